@@ -1,0 +1,42 @@
+"""Distributed locks that are correct, not just likely."""
+
+from holdfast.client import AsyncClient, Client
+from holdfast.core.durations import suggest_ttl
+from holdfast.core.errors import (
+    EngineError,
+    HoldfastError,
+    LeaseLost,
+    LockTimeout,
+    UnsafeEngine,
+    Unsupported,
+    WouldDeadlock,
+)
+from holdfast.core.lease import LeaseState
+from holdfast.core.ticket import Contender, Inspection, Owner
+from holdfast.engines.contract import Traits
+from holdfast.primitives.lease import AsyncLease, Lease
+from holdfast.primitives.lock import AsyncLock, Lock
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "AsyncLease",
+    "AsyncLock",
+    "Client",
+    "Contender",
+    "EngineError",
+    "HoldfastError",
+    "Inspection",
+    "Lease",
+    "LeaseLost",
+    "LeaseState",
+    "Lock",
+    "LockTimeout",
+    "Owner",
+    "Traits",
+    "UnsafeEngine",
+    "Unsupported",
+    "WouldDeadlock",
+    "suggest_ttl",
+]

@@ -1,0 +1,237 @@
+"""The clients: from a URL to an engine to locks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from holdfast.core.durations import check_ttl
+from holdfast.core.errors import UnsafeEngine
+from holdfast.core.names import check_name
+from holdfast.core.ticket import Inspection, Owner
+from holdfast.engines.contract import Guarantee, Traits
+from holdfast.engines.registry import open_engine
+from holdfast.io.asyncio import AsyncioIO
+from holdfast.io.blocking import BlockingIO, run
+from holdfast.io.contract import IO
+from holdfast.primitives.keeper import REQUEST_TIMEOUT, Keeper
+from holdfast.primitives.lease import AsyncLease, Lease
+from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
+from holdfast.primitives.locked import F, async_locked, locked
+
+K = TypeVar("K", bound=BaseLock[Any])
+
+DEFAULT_TTL = 30.0
+
+
+def default_url() -> str:
+    """`HOLDFAST_URL`, or a file in the user's state folder: one per user and machine."""
+    url = os.environ.get("HOLDFAST_URL")
+    if url:
+        return url
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return f"sqlite:///{Path(state) / 'holdfast' / 'locks.db'}"
+
+
+class _BaseClient(Generic[K]):
+    """What a client is, in both worlds."""
+
+    _kind: type[K]
+
+    def __init__(self, url: str | None, io: IO, ttl: float, label: str, purpose: Guarantee) -> None:
+        self._io = io
+        self._ttl = check_ttl(ttl)
+        self._owner = _owner(label)
+        self._engine = open_engine(url or default_url(), io)
+        self._keeper = Keeper(self._engine, io)
+        self._purpose = purpose
+        self._allow(purpose)
+
+    @property
+    def traits(self) -> Traits:
+        """What the engine behind this client can and can't promise."""
+        return self._engine.traits
+
+    def _allow(self, purpose: Guarantee) -> None:
+        if purpose not in ("efficiency", "correctness"):
+            raise ValueError(f"purpose must be 'efficiency' or 'correctness', not {purpose!r}")
+        if purpose == "correctness" and self.traits.guarantee != "correctness":
+            raise UnsafeEngine(
+                "this engine can only promise an efficiency lock: in a failover, a restart or a clock "
+                "jump two holders are possible. For a correctness lock use sqlite:// (one machine); "
+                "or keep this engine with purpose='efficiency' and let your storage check the fence"
+            )
+
+    def _lock(
+        self,
+        name: str,
+        ttl: float | None,
+        timeout: float | None,
+        label: str | None,
+        reentrant: bool,
+        on_lost: Any,
+        purpose: Guarantee | None,
+    ) -> K:
+        if purpose is not None:
+            self._allow(purpose)
+        return self._kind(
+            self._keeper,
+            check_name(name),
+            ttl=self._ttl if ttl is None else check_ttl(ttl),
+            timeout=timeout,
+            owner=self._owner if label is None else _owner(label),
+            reentrant=reentrant,
+            on_lost=on_lost,
+        )
+
+    async def _inspect(self, name: str, limit: int) -> Inspection:
+        self._io.verify()
+        return await self._engine.inspect(check_name(name), limit=limit, timeout=REQUEST_TIMEOUT)
+
+    async def _names(self, pattern: str) -> list[str]:
+        self._io.verify()
+        return await self._engine.names(pattern, timeout=REQUEST_TIMEOUT)
+
+    async def _break_lock(self, name: str) -> bool:
+        self._io.verify()
+        return await self._engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
+
+    async def _close(self) -> None:
+        self._io.verify()
+        await self._keeper.close()
+        await self._engine.close()
+        await self._io.close()
+
+
+def _owner(label: str) -> Owner:
+    if not isinstance(label, str) or not label.isprintable() or len(label) > 200:
+        raise ValueError("a label must be at most 200 printable characters")
+    return Owner(socket.gethostname().replace(" ", "-") or "localhost", os.getpid(), label)
+
+
+class Client(_BaseClient[Lock]):
+    """Locks for blocking programs. Safe to share between threads; make a new one after a fork.
+
+    `url` chooses the engine; without one it is `HOLDFAST_URL` or a SQLite file in the user's state
+    folder. `ttl` is the default for this client's locks. `label` says who you are in listings.
+    `purpose="correctness"` refuses engines that can't promise it.
+    """
+
+    _kind = Lock
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        ttl: float = DEFAULT_TTL,
+        label: str = "",
+        purpose: Guarantee = "efficiency",
+    ) -> None:
+        super().__init__(url, BlockingIO(), ttl, label, purpose)
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        reentrant: bool = False,
+        on_lost: Callable[[Lease], Any] | None = None,
+        purpose: Guarantee | None = None,
+    ) -> Lock:
+        """A lock on a name; nothing is sent yet. `ttl`: how long a lease lives unless renewed.
+        `timeout`: how long to wait in a `with`. `on_lost` is called with the lease when it is lost."""
+        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose)
+
+    def locked(self, name: str, **options: Any) -> Callable[[F], F]:
+        """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
+
+        The name is filled in from the call's arguments; a `lease` parameter gets the lease.
+        """
+        return locked(name, lambda filled: self.lock(filled, **options))
+
+    def inspect(self, name: str, *, limit: int = 100) -> Inspection:
+        """Who holds a name and who waits for it."""
+        return run(self._inspect(name, limit))
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """The names that are held or waited for now, e.g. `names("order:*")`."""
+        return run(self._names(pattern))
+
+    def break_lock(self, name: str) -> bool:
+        """Take a lock from whoever holds it. Its holder learns at its next renewal. False: nobody did."""
+        return run(self._break_lock(name))
+
+    def close(self) -> None:
+        """Release what is still held and close the connections."""
+        run(self._close())
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class AsyncClient(_BaseClient[AsyncLock]):
+    """Locks for asyncio programs. One per event loop; the first use binds it to the running loop.
+
+    The arguments are those of `Client`.
+    """
+
+    _kind = AsyncLock
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        ttl: float = DEFAULT_TTL,
+        label: str = "",
+        purpose: Guarantee = "efficiency",
+    ) -> None:
+        super().__init__(url, AsyncioIO(), ttl, label, purpose)
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        reentrant: bool = False,
+        on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None = None,
+        purpose: Guarantee | None = None,
+    ) -> AsyncLock:
+        """A lock on a name; nothing is sent yet. `on_lost="cancel"` cancels the `async with` body
+        when the lease is lost, and turns that cancellation into `LeaseLost`."""
+        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose)
+
+    def locked(self, name: str, **options: Any) -> Callable[[F], F]:
+        """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""
+        return async_locked(name, lambda filled: self.lock(filled, **options))
+
+    async def inspect(self, name: str, *, limit: int = 100) -> Inspection:
+        """Who holds a name and who waits for it."""
+        return await self._inspect(name, limit)
+
+    async def names(self, pattern: str = "*") -> list[str]:
+        """The names that are held or waited for now, e.g. `names("order:*")`."""
+        return await self._names(pattern)
+
+    async def break_lock(self, name: str) -> bool:
+        """Take a lock from whoever holds it. Its holder learns at its next renewal. False: nobody did."""
+        return await self._break_lock(name)
+
+    async def close(self) -> None:
+        """Release what is still held and close the connections."""
+        await self._close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()

@@ -1,0 +1,59 @@
+"""Every error Holdfast raises, in one tree.
+
+    HoldfastError
+    ├─ LockTimeout (also TimeoutError)   waited, did not get it
+    ├─ LeaseLost                         was held, can't be trusted any more
+    ├─ WouldDeadlock                     the same caller asked twice
+    ├─ Unsupported                       this engine or set-up can't do that; at construction
+    ├─ UnsafeEngine                      a correctness lock was asked of an engine that can't give it
+    └─ EngineError                       the engine failed, and whether the request was applied
+
+"Held by someone else" and "the engine is down" never look alike. Arguments that can never be
+right (an empty name, a negative ttl) are a plain `ValueError` or `TypeError`, as everywhere in Python.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Outcome = Literal["not applied", "unknown"]
+
+
+class HoldfastError(Exception):
+    """Anything that Holdfast itself raises; `name` is the lock it is about, if there is one."""
+
+    def __init__(self, message: str, *, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class LockTimeout(HoldfastError, TimeoutError):
+    """The lock is held by someone else and the caller was not willing to wait any longer."""
+
+
+class LeaseLost(HoldfastError):
+    """The lease was held but can't be trusted any more; `reason` says why."""
+
+    def __init__(self, message: str, *, name: str, reason: str) -> None:
+        super().__init__(message, name=name)
+        self.reason = reason
+
+
+class WouldDeadlock(HoldfastError):
+    """The caller already holds this lock, so waiting for it would never end."""
+
+
+class Unsupported(HoldfastError):
+    """The engine, the URL or this machine can't do what was asked."""
+
+
+class UnsafeEngine(HoldfastError):
+    """A correctness lock was asked of an engine that can only promise an efficiency lock."""
+
+
+class EngineError(HoldfastError):
+    """The engine could not be reached or refused; `outcome` says whether it may have acted."""
+
+    def __init__(self, message: str, *, outcome: Outcome, name: str | None = None) -> None:
+        super().__init__(message, name=name)
+        self.outcome: Outcome = outcome

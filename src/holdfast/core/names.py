@@ -1,0 +1,43 @@
+"""What a lock may be called, and how names are matched."""
+
+from __future__ import annotations
+
+import unicodedata
+from fnmatch import fnmatchcase
+
+MAX_NAME_BYTES = 512
+
+
+def check_name(name: str) -> str:
+    """The name as the engines store it, or a `ValueError` that says what is wrong with it.
+
+    Names are brought to Unicode's composed form (NFC), so that two spellings that look the same,
+    typed on two systems, are the same lock. Everything else is taken literally.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a lock's name must be a str, not {type(name).__name__}")
+    if name.isascii():
+        if name.isprintable() and 0 < len(name) <= MAX_NAME_BYTES:
+            return name
+    else:
+        name = unicodedata.normalize("NFC", name)
+    if not name:
+        raise ValueError("a lock's name must not be empty: name what it protects, e.g. 'order:42'")
+    if not name.isprintable():
+        bad = next(character for character in name if not character.isprintable())
+        raise ValueError(
+            f"a lock's name must be printable, but it contains {bad!a}: "
+            "leave out control characters and line breaks"
+        )
+    size = len(name.encode())
+    if size > MAX_NAME_BYTES:
+        raise ValueError(
+            f"a lock's name must be at most {MAX_NAME_BYTES} bytes of UTF-8, but this one has {size}: "
+            "use a shorter name, or a hash of the long one"
+        )
+    return name
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name fits a shell-like pattern: `*`, `?` and `[abc]`, in any case the same on every engine."""
+    return fnmatchcase(name, unicodedata.normalize("NFC", pattern))

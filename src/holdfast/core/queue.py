@@ -1,0 +1,128 @@
+"""The reference queue: what every engine must do for one name, written as plainly as possible.
+
+The memory engine is this class behind a mutex, the simulator is this class behind a bad network,
+and the tests compare the other engines with it. Times are given, never read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.core.admission import admitted, conflicts
+from holdfast.core.ticket import Contender, Inspection, Place, Standing, Ticket
+
+
+@dataclass(slots=True)
+class _Entry:
+    ticket: Ticket
+    fence: int
+    joined: float
+    expires: float
+    admitted_at: float | None = None
+
+
+class TicketQueue:
+    """A leased, ordered queue of tickets for one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fence = 0
+        self.abandoned = False
+        self._entries: dict[str, _Entry] = {}  # in order of arrival, which is order of fence
+        self._told: list[Ticket] = []
+
+    def enter(self, ticket: Ticket, now: float, *, if_free: bool = False) -> Standing:
+        """Join, or look again and renew if already there: the id makes a repeat harmless."""
+        self._settle(now, asking=ticket.id)
+        entry = self._entries.get(ticket.id)
+        if entry is None:
+            others = (other.ticket for other in self._entries.values())
+            if if_free and not admitted(ticket, others):
+                return Standing(Place.REFUSED)
+            # The clock keeps fences growing when a restart has wiped the last one from memory.
+            self.fence = max(self.fence + 1, int(now * 1e6))
+            entry = self._entries[ticket.id] = _Entry(ticket, self.fence, now, now + ticket.ttl)
+        entry.ticket = ticket
+        entry.expires = now + ticket.ttl
+        self._admit(now, asking=ticket.id)
+        return self._standing(entry, now)
+
+    def renew(self, ticket: Ticket, now: float) -> Standing:
+        """Extend a ticket if it is there; never bring one back."""
+        self._settle(now, asking=ticket.id)
+        return self.enter(ticket, now) if ticket.id in self._entries else Standing(Place.GONE)
+
+    def leave(self, ticket: Ticket, now: float) -> bool:
+        """Take out this very ticket; False if it was not there (any more)."""
+        self._settle(now, asking=ticket.id)
+        entry = self._entries.pop(ticket.id, None)
+        if entry is not None and entry.admitted_at is not None:
+            self.abandoned = False
+        self._admit(now)
+        return entry is not None
+
+    def evict(self, now: float) -> bool:
+        """Take out the holders, whoever they are; False if there were none."""
+        self._settle(now)
+        holders = [id for id, entry in self._entries.items() if entry.admitted_at is not None]
+        for id in holders:
+            del self._entries[id]
+        self.abandoned = self.abandoned or bool(holders)
+        self._admit(now)
+        return bool(holders)
+
+    def inspect(self, now: float, limit: int) -> Inspection:
+        """Who holds and who waits; the first `limit` waiters are listed."""
+        self._settle(now)
+        entries = self._entries.values()
+        holders = tuple(_seen(entry, now) for entry in entries if entry.admitted_at is not None)
+        waiters = tuple(_seen(entry, now) for entry in entries if entry.admitted_at is None)
+        return Inspection(
+            self.name, holders, waiters[:limit], len(waiters), self.fence, self.abandoned
+        )
+
+    def told(self) -> list[Ticket]:
+        """The tickets that others' actions have admitted since the last call: wake exactly these."""
+        told, self._told = self._told, []
+        return told
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def standing(self, id: str, now: float) -> Standing:
+        """What is known of a ticket without touching it."""
+        entry = self._entries.get(id)
+        return Standing(Place.GONE) if entry is None else self._standing(entry, now)
+
+    def _settle(self, now: float, asking: str = "") -> None:
+        for id in [id for id, entry in self._entries.items() if entry.expires <= now]:
+            if self._entries.pop(id).admitted_at is not None:
+                self.abandoned = True
+        self._admit(now, asking)
+
+    def _admit(self, now: float, asking: str = "") -> None:
+        ahead: list[Ticket] = []
+        for id, entry in self._entries.items():
+            if entry.admitted_at is None:
+                if not admitted(entry.ticket, ahead):
+                    return  # nobody overtakes one who waits
+                entry.admitted_at = now
+                if id != asking:
+                    self._told.append(entry.ticket)
+            ahead.append(entry.ticket)
+
+    def _standing(self, entry: _Entry, now: float) -> Standing:
+        if entry.admitted_at is not None:
+            return Standing(Place.ADMITTED, entry.fence, self.abandoned)
+        ahead = [other for other in self._entries.values() if other.fence < entry.fence]
+        blocking = sorted(
+            other.expires for other in ahead if conflicts(entry.ticket, other.ticket)
+        )
+        # It would be admitted when all but permits - 1 of these are gone.
+        last = blocking[-entry.ticket.permits]
+        return Standing(Place.WAITING, entry.fence, recheck=max(0.0, last - now))
+
+
+def _seen(entry: _Entry, now: float) -> Contender:
+    since = entry.joined if entry.admitted_at is None else entry.admitted_at
+    return Contender(entry.ticket.owner, entry.fence, now - since, entry.expires - now)

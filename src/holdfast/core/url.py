@@ -1,0 +1,87 @@
+"""A lock URL, taken apart. Its text form never shows the password."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """`scheme://user:password@host:port,host:port/path?option=value`."""
+
+    scheme: str
+    hosts: tuple[tuple[str, int | None], ...] = ()
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    path: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Url:
+        """Take a URL apart, or raise a `ValueError` that says what is wrong, without its password."""
+        if not isinstance(text, str):
+            raise TypeError(f"a lock URL must be a str, not {type(text).__name__}")
+        scheme, separator, _ = text.partition("://")
+        if not separator or not scheme:
+            raise ValueError(
+                "a lock URL must look like scheme://…, e.g. sqlite:///locks.db or redis://localhost"
+            )
+        # urlsplit knows one host only, so the list of hosts is split here.
+        parts = urlsplit(text)
+        credentials, _, hostlist = parts.netloc.rpartition("@")
+        user, _, password = credentials.partition(":")
+        return cls(
+            scheme=parts.scheme,
+            hosts=tuple(_host(item, parts.scheme) for item in hostlist.split(",") if hostlist),
+            user=unquote(user) or None,
+            password=unquote(password) or None,
+            path=unquote(parts.path),
+            options=dict(parse_qsl(parts.query, keep_blank_values=True)),
+        )
+
+    def __str__(self) -> str:
+        """The URL as it may be shown: the password is replaced, options are left out."""
+        secret = ":***" if self.password else ""
+        credentials = f"{self.user or ''}{secret}@" if self.user or self.password else ""
+        hosts = ",".join(_show(host, port) for host, port in self.hosts)
+        return f"{self.scheme}://{credentials}{hosts}{self.path}"
+
+    def only(self, *known: str) -> None:
+        """Refuse options that the engine does not know: a misspelt one must not be ignored."""
+        for option in self.options:
+            if option not in known:
+                listing = ", ".join(known) if known else "none"
+                raise ValueError(f"{self}: unknown option {option!r}; known options: {listing}")
+
+    def seconds(self, option: str, default: float) -> float:
+        """An option that is a number of seconds."""
+        text = self.options.get(option)
+        if text is None:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise ValueError(f"{self}: option {option} must be a number of seconds above 0")
+        return value
+
+
+def _host(text: str, scheme: str) -> tuple[str, int | None]:
+    if text.startswith("["):  # [::1]:6379
+        host, bracket, rest = text[1:].partition("]")
+        port = rest[1:]
+        good = bracket and rest[:1] in ("", ":")
+    else:
+        host, _, port = text.partition(":")
+        good = True
+    if not good or not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
+        raise ValueError(f"{scheme}://…: a host must look like name:port, with a port from 1 to 65535")
+    return host, int(port) if port else None
+
+
+def _show(host: str, port: int | None) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{port}" if port else shown

@@ -1,0 +1,1 @@
+"""The engines: each keeps a leased, ordered queue of tickets per name. `contract` is the specification."""

@@ -1,0 +1,96 @@
+"""The specification of an engine: a leased, ordered queue of tickets per name.
+
+This file and `core/admission.py` are all one needs to know in order to write an engine or to trust
+one. `core/queue.py` is the same thing as a runnable model, and the conformance suite holds every
+engine to it.
+
+Rules that hold for every operation:
+
+- **Idempotent by id.** A request whose reply was lost can be sent again and means the same thing.
+- **One round trip**, and no more work as the queue grows, beyond a logarithm.
+- **Within `timeout` seconds** it answers or raises `EngineError`, whose `outcome` is "not applied"
+  only if the engine can't have acted. It never retries behind the caller's back.
+- **Time is the engine's**: a ticket expires `ttl` seconds after the engine last heard of it.
+- **Cancelled at any await**, it leaves no connection and no task behind; the caller then sends `leave`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.core.ticket import Inspection, Mode, Standing, Ticket
+
+Guarantee = Literal["efficiency", "correctness"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What an engine can and can't promise. Tests skip, and users are refused, by these alone."""
+
+    guarantee: Guarantee
+    """*efficiency*: now and then two holders are possible. *correctness*: only a paused one, and fenced."""
+    fencing: str
+    """What keeps fences growing, and what could make them fall."""
+    clock: str
+    """Whose clock decides that a ticket has expired."""
+    fifo: bool = True
+    push: bool = True
+    """Whether a waiter is woken by the release itself."""
+    modes: frozenset[Mode] = frozenset({Mode.EXCLUSIVE})
+    shared: bool = True
+    """Whether two processes that open the same URL meet."""
+
+
+class Engine(ABC):
+    """One engine, opened for one io. Opening does no I/O."""
+
+    traits: Traits
+
+    @abstractmethod
+    async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
+        """Join the queue and learn where one stands; if already in it, renew and look again.
+
+        A newcomer gets a fence above all earlier ones of this name. With `if_free` it joins only if
+        it is admitted at once, else the answer is REFUSED. Expired tickets ahead are taken out.
+        """
+
+    @abstractmethod
+    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
+        """Extend many tickets, holding or waiting, in one round trip; GONE for one that is not there.
+
+        Never brings a ticket back, so that a renewal that arrives after the release does no harm.
+        """
+
+    @abstractmethod
+    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
+        """Take out this very ticket, and wake exactly those whom this admits. False: it was not there."""
+
+    @abstractmethod
+    async def park(self, ticket: Ticket, until: float) -> Standing | None:
+        """After `enter` answered WAITING: sleep until woken or until a moment of the io's clock.
+
+        The standing, if the wake-up carried it; None means: look again. A lost wake-up is not an
+        error (the caller looks again in time), a broken connection is: `EngineError`.
+        """
+
+    def unpark(self, ticket: Ticket) -> None:  # noqa: B027 - many engines keep nothing
+        """Drop what `enter` kept for a `park` that will not come. Never blocks."""
+
+    @abstractmethod
+    async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
+        """Who holds and who waits, the first `limit` waiters listed, at one moment."""
+
+    @abstractmethod
+    async def names(self, pattern: str, *, timeout: float) -> list[str]:
+        """The names that are held or waited for and match a pattern, sorted. May cost a full scan."""
+
+    @abstractmethod
+    async def evict(self, name: str, *, timeout: float) -> bool:
+        """Take out the holders whoever they are, and mark them as abandoned. False: there was none."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Give back connections. Tickets stay as they are."""

@@ -1,0 +1,115 @@
+"""The memory engine: the reference queue, for clients of one process. For tests and simulation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from holdfast.core.names import matches
+from holdfast.core.queue import TicketQueue
+from holdfast.core.ticket import Inspection, Mode, Place, Standing, Ticket
+from holdfast.core.url import Url
+from holdfast.engines.contract import Engine, Traits
+from holdfast.io.contract import IO, Event
+
+T = TypeVar("T")
+
+
+class MemoryStore:
+    """What a server would hold: queues by name, and whom to wake."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._queues: dict[str, TicketQueue] = {}
+        self.parked: dict[str, Event] = {}
+
+    def on(self, name: str, act: Callable[[TicketQueue], T]) -> T:
+        """Act on one queue, then wake those whom this admitted."""
+        with self._mutex:
+            queue = self._queues.setdefault(name, TicketQueue(name))
+            result = act(queue)
+            woken = [self.parked.get(ticket.id) for ticket in queue.told()]
+        for event in woken:
+            if event is not None:
+                event.set()
+        return result
+
+    def names(self, now: float) -> list[str]:
+        """The names that are held or waited for."""
+        with self._mutex:
+            return [name for name, queue in self._queues.items() if queue.inspect(now, 0).holders]
+
+    def wipe(self) -> None:
+        """Forget everything, as a server without persistence does when it restarts."""
+        with self._mutex:
+            self._queues.clear()
+
+
+class MemoryEngine(Engine):
+    """Clients meet if they share a store: the same `memory://name` in one process."""
+
+    traits = Traits(
+        guarantee="correctness",
+        fencing="a counter and the process's clock; nothing outlives the process",
+        clock="the process's own",
+        modes=frozenset(Mode),
+        shared=False,
+    )
+
+    def __init__(self, store: MemoryStore, io: IO) -> None:
+        self._store = store
+        self._io = io
+
+    async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
+        # Ready to be woken before joining: a wake-up must not fall between the two.
+        self._store.parked[ticket.id] = self._io.event()
+        standing = self._store.on(
+            ticket.name, lambda queue: queue.enter(ticket, self._io.now(), if_free=if_free)
+        )
+        if standing.place is not Place.WAITING:
+            self.unpark(ticket)
+        return standing
+
+    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
+        return [
+            self._store.on(t.name, lambda queue, t=t: queue.renew(t, self._io.now()))
+            for t in tickets
+        ]
+
+    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
+        return self._store.on(ticket.name, lambda queue: queue.leave(ticket, self._io.now()))
+
+    async def park(self, ticket: Ticket, until: float) -> Standing | None:
+        event = self._store.parked[ticket.id]
+        if not await event.wait(max(0.0, until - self._io.now())):
+            return None
+        event.clear()
+        return self._store.on(
+            ticket.name, lambda queue: queue.standing(ticket.id, self._io.now())
+        )
+
+    def unpark(self, ticket: Ticket) -> None:
+        self._store.parked.pop(ticket.id, None)
+
+    async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
+        return self._store.on(name, lambda queue: queue.inspect(self._io.now(), limit))
+
+    async def names(self, pattern: str, *, timeout: float) -> list[str]:
+        return sorted(name for name in self._store.names(self._io.now()) if matches(name, pattern))
+
+    async def evict(self, name: str, *, timeout: float) -> bool:
+        return self._store.on(name, lambda queue: queue.evict(self._io.now()))
+
+    async def close(self) -> None:
+        pass
+
+
+_stores: dict[str, MemoryStore] = {}
+
+
+def open_memory(url: Url, io: IO) -> MemoryEngine:
+    """`memory://` or `memory://name`: one store per name and process."""
+    url.only()
+    name = url.hosts[0][0] if url.hosts else ""
+    return MemoryEngine(_stores.setdefault(name, MemoryStore()), io)

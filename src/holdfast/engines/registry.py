@@ -1,0 +1,60 @@
+"""From a URL's scheme to the engine that serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from holdfast.core.errors import Unsupported
+from holdfast.core.url import Url
+from holdfast.engines.contract import Engine
+from holdfast.io.contract import IO
+
+Opener = Callable[[Url, IO], Engine]
+
+GROUP = "holdfast.engines"
+"""The entry point group under which other packages offer engines: scheme = "package.module:opener"."""
+
+# scheme -> module, opener, extra. Imported only when used: nobody pays for engines they don't run.
+_BUILT_IN = {
+    "memory": ("holdfast.engines.memory", "open_memory", None),
+    "sqlite": ("holdfast.engines.sqlite.engine", "open_sqlite", None),
+    "redis": ("holdfast.engines.redis.engine", "open_redis", "redis"),
+    "rediss": ("holdfast.engines.redis.engine", "open_redis", "redis"),
+    "redis+sentinel": ("holdfast.engines.redis.engine", "open_redis", "redis"),
+    "rediss+sentinel": ("holdfast.engines.redis.engine", "open_redis", "redis"),
+    "redis+cluster": ("holdfast.engines.redis.engine", "open_redis", "redis"),
+    "rediss+cluster": ("holdfast.engines.redis.engine", "open_redis", "redis"),
+}
+
+
+def open_engine(text: str, io: IO) -> Engine:
+    """The engine for a URL; no I/O happens yet."""
+    url = Url.parse(text)
+    return _opener(url)(url, io)
+
+
+def _opener(url: Url) -> Opener:
+    if url.scheme in _BUILT_IN:
+        module, function, extra = _BUILT_IN[url.scheme]
+        try:
+            opener: Opener = getattr(import_module(module), function)
+        except ModuleNotFoundError as error:
+            if extra is None or (error.name or "").startswith("holdfast"):
+                raise
+            raise Unsupported(
+                f"{url.scheme}:// needs the package {error.name!r}: "
+                f"install it with: pip install 'holdfast[{extra}]'"
+            ) from error
+        return opener
+    for entry_point in entry_points(group=GROUP, name=url.scheme):
+        found: Opener = entry_point.load()
+        return found
+    known = ", ".join(f"{scheme}://" for scheme in schemes())
+    raise Unsupported(f"no engine for {url.scheme}:// URLs; known are {known}")
+
+
+def schemes() -> list[str]:
+    """Every scheme that can be asked for here."""
+    return sorted({*_BUILT_IN, *(entry_point.name for entry_point in entry_points(group=GROUP))})

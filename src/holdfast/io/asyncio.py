@@ -1,0 +1,109 @@
+"""The asyncio world: leaves suspend the task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any, TypeVar
+
+from holdfast.core.errors import HoldfastError
+from holdfast.io import clock
+from holdfast.io.contract import IO, Event, Task
+from holdfast.io.process import Origin
+
+T = TypeVar("T")
+
+
+class _Event:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._event = asyncio.Event()
+        self._set = False
+
+    def set(self) -> None:
+        self._set = True
+        if asyncio._get_running_loop() is self._loop:
+            self._event.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._event.set)
+
+    def clear(self) -> None:
+        self._set = False
+        self._event.clear()
+
+    def is_set(self) -> bool:
+        return self._set
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._event.wait()
+        except TimeoutError:
+            return False
+
+
+class _Task:
+    def __init__(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        self._task = asyncio.create_task(coroutine, name=name)
+
+    async def join(self) -> None:
+        if self._task is not asyncio.current_task():
+            await asyncio.wait([self._task])
+
+
+class AsyncioIO(IO):
+    """Tasks of one event loop: the loop in which the client is first used."""
+
+    blocking = False
+
+    def __init__(self) -> None:
+        self.random = Random()
+        self._origin = Origin()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._executor: ThreadPoolExecutor | None = None
+        self._shielded: set[asyncio.Task[Any]] = set()
+
+    def now(self) -> float:
+        return clock.now()
+
+    def event(self) -> Event:
+        assert self._loop is not None, "verify() comes first and binds the loop"
+        return _Event(self._loop)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> Task:
+        return _Task(coroutine, name)
+
+    async def call(self, function: Callable[..., T], *args: Any) -> T:
+        if self._executor is None:
+            # One thread, so that calls are carried out in the order in which they were made: the
+            # clean-up of a cancelled call can't overtake it.
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="holdfast")
+        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
+
+    async def shield(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(coroutine)
+        self._shielded.add(task)  # the loop itself keeps only weak references
+        task.add_done_callback(self._shielded.discard)
+        return await asyncio.shield(task)
+
+    def caller(self) -> object:
+        return asyncio.current_task()
+
+    def verify(self) -> None:
+        self._origin.verify()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None:
+                raise HoldfastError(
+                    "this AsyncClient belongs to another event loop: make one AsyncClient per loop"
+                )
+            self._loop = loop
+
+    async def close(self) -> None:
+        if self._shielded:
+            await asyncio.wait(self._shielded)
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
+            self._executor = None

@@ -1,0 +1,242 @@
+"""A lease: proof of holding a lock until a deadline."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from holdfast.core.durations import check_ttl
+from holdfast.core.errors import EngineError, LeaseLost
+from holdfast.core.lease import LeaseState
+from holdfast.core.ticket import Owner, Place
+from holdfast.io.blocking import run
+from holdfast.primitives.keeper import (
+    EVICTED,
+    EXPIRED,
+    RELEASED,
+    REQUEST_TIMEOUT,
+    Keeper,
+    Kept,
+)
+
+log = logging.getLogger("holdfast")
+
+
+class BaseLease:
+    """What a lease is, in both worlds. All state is here, none in the lock it came from."""
+
+    __slots__ = ("_keeper", "_kept", "_left")
+
+    def __init__(self, keeper: Keeper, kept: Kept) -> None:
+        self._keeper = keeper
+        self._kept = kept
+        self._left = False
+
+    @property
+    def name(self) -> str:
+        """What is protected."""
+        return self._kept.ticket.name
+
+    @property
+    def fence(self) -> int:
+        """The fencing token: higher than that of every earlier lease on this name. Hand it to your storage."""
+        return self._kept.fence
+
+    @property
+    def id(self) -> str:
+        """This lease's secret: it tells two holders apart should a fence ever be handed out twice."""
+        return self._kept.ticket.id
+
+    @property
+    def owner(self) -> Owner:
+        """Who holds it, for people."""
+        return self._kept.ticket.owner
+
+    @property
+    def ttl(self) -> float:
+        """How long the lease lives unless renewed, in seconds."""
+        return self._kept.ticket.ttl
+
+    @property
+    def abandoned(self) -> bool:
+        """The previous holder did not release: its work may be half done."""
+        return self._kept.abandoned
+
+    @property
+    def state(self) -> LeaseState:
+        """Held, suspended or lost, by this very moment's clock."""
+        return self._kept.state(self._keeper.io.now())
+
+    def remaining(self) -> float:
+        """Seconds until this lease ends unless it is renewed; 0 when it is lost."""
+        if self._kept.reason is not None:
+            return 0.0
+        return max(0.0, self._kept.deadline - self._keeper.io.now())
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless the lease is still good. No network: the clock decides."""
+        self._keeper.io.verify()
+        self._notice()
+        if self._kept.reason is not None:
+            raise self._lost(self._kept.reason)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self.name!r}: {self.state.value}, fence {self.fence}>"
+
+    def _notice(self) -> None:
+        kept = self._kept
+        if kept.reason is None and self._keeper.io.now() >= kept.deadline:
+            self._keeper.lose(kept, EXPIRED)
+
+    def _lost(self, reason: str) -> LeaseLost:
+        message = (
+            f"{self.name!r} was already released"
+            if reason is RELEASED
+            else f"the lease on {self.name!r} (fence {self.fence}) is lost: {reason}. "
+            "Someone else may hold it now: stop, and don't write"
+        )
+        return LeaseLost(message, name=self.name, reason=reason)
+
+    async def _renew(self, ttl: float | None) -> None:
+        self.check()
+        keeper, kept = self._keeper, self._kept
+        keeper.forget(kept)
+        if ttl is not None:
+            kept.ticket = kept.ticket._replace(ttl=check_ttl(ttl))
+        try:
+            sent = keeper.io.now()
+            (standing,) = await keeper.engine.renew([kept.ticket], timeout=REQUEST_TIMEOUT)
+            kept.learn(standing, sent)
+        finally:
+            keeper.keep(kept)
+        if standing.place is Place.GONE:
+            keeper.lose(kept, EVICTED)
+        self.check()
+
+    async def _release(self) -> None:
+        keeper, kept = self._keeper, self._kept
+        keeper.io.verify()
+        if self._left:
+            return
+        self._left = True
+        if kept.depth > 1:  # a re-entered lease ends with its outermost release
+            kept.depth -= 1
+            return
+        self._notice()
+        if kept.reason is not None:
+            raise self._lost(kept.reason)
+        keeper.forget(kept)  # first: a renewal after the release would be a lie
+        try:
+            there = await self._leave()
+        except BaseException:
+            kept.reason = kept.reason or RELEASED
+            keeper.doom(kept.ticket)
+            raise
+        if not there:
+            keeper.lose(kept, EVICTED)
+            raise self._lost(EVICTED)
+        kept.reason = kept.reason or RELEASED
+
+    async def _leave(self) -> bool:
+        engine, ticket = self._keeper.engine, self._kept.ticket
+        try:
+            return await engine.leave(ticket, timeout=REQUEST_TIMEOUT)
+        except EngineError:
+            # Once more: if the first request did arrive, the ticket is not there any more, and it
+            # was ours until then, for the deadline had not passed.
+            await engine.leave(ticket, timeout=REQUEST_TIMEOUT)
+            return True
+
+
+class Lost:
+    """Set when the lease is lost. Like `threading.Event`, to look at and to wait for."""
+
+    def __init__(self, lease: BaseLease) -> None:
+        self._lease = lease
+        kept = lease._kept
+        if kept.event is None:
+            kept.event = lease._keeper.io.event()
+            if kept.reason not in (None, RELEASED):
+                kept.event.set()
+        self._event = kept.event
+
+    def is_set(self) -> bool:
+        """Whether the lease is lost, by this very moment's clock."""
+        self._lease._notice()
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the lease is lost (True) or the timeout has passed (False)."""
+        return run(self._event.wait(timeout))
+
+
+class AsyncLost(Lost):
+    """Set when the lease is lost. Like `asyncio.Event`, to look at and to wait for."""
+
+    async def wait(self, timeout: float | None = None) -> bool:  # type: ignore[override]
+        """Wait until the lease is lost (True) or the timeout has passed (False)."""
+        return await self._event.wait(timeout)
+
+
+class Lease(BaseLease):
+    """Proof of holding a lock until a deadline, renewed in the background until released."""
+
+    __slots__ = ()
+
+    @property
+    def lost(self) -> Lost:
+        """An event that is set when the lease is lost."""
+        return Lost(self)
+
+    def renew(self, ttl: float | None = None) -> None:
+        """Renew now, if asked with another ttl from now on; raises `LeaseLost` if it is too late."""
+        run(self._renew(ttl))
+
+    def release(self) -> None:
+        """Give the lock back. `LeaseLost` if it was lost before; a second release does nothing."""
+        run(self._release())
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        run(end(self, error))
+
+
+class AsyncLease(BaseLease):
+    """Proof of holding a lock until a deadline, renewed in the background until released."""
+
+    __slots__ = ()
+
+    @property
+    def lost(self) -> AsyncLost:
+        """An event that is set when the lease is lost."""
+        return AsyncLost(self)
+
+    async def renew(self, ttl: float | None = None) -> None:
+        """Renew now, if asked with another ttl from now on; raises `LeaseLost` if it is too late."""
+        await self._renew(ttl)
+
+    async def release(self) -> None:
+        """Give the lock back. `LeaseLost` if it was lost before; a second release does nothing."""
+        await self._release()
+
+    async def __aenter__(self) -> AsyncLease:
+        return self
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        await end(self, error)
+
+
+async def end(lease: BaseLease, error: BaseException | None) -> None:
+    """Release at the end of a `with` body: loss is raised, but never hides the body's own error."""
+    try:
+        await lease._release()
+    except LeaseLost as lost:
+        if error is None:
+            raise
+        error.add_note(f"Besides, {lost}")
+    except EngineError as failure:
+        # The body ran under a good lease to its end; the keeper goes on trying to give it back,
+        # and at the latest it ends with its ttl. That is no reason to fail the caller's work.
+        log.warning("could not release %r yet: %s", lease.name, failure)

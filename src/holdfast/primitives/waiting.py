@@ -1,0 +1,96 @@
+"""The one waiting loop: from a name to a lease, whatever the engine and whatever goes wrong."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.core.backoff import Backoff
+from holdfast.core.errors import EngineError
+from holdfast.core.ticket import Place, Ticket
+from holdfast.primitives.keeper import RENEW_AT, REQUEST_TIMEOUT, Keeper, Kept
+
+_LEAST = 0.25
+"""Seconds that a request gets at the least: a caller in a hurry still wants a true answer."""
+
+
+def new_id() -> str:
+    """A ticket's secret: whoever knows it can release the lock."""
+    return os.urandom(16).hex()
+
+
+async def obtain(keeper: Keeper, ticket: Ticket, timeout: float) -> Kept | None:
+    """Hold a lease within `timeout` seconds, or None; then, and on any error, nothing stays behind."""
+    io = keeper.io
+    limit = io.now() + timeout
+    kept = Kept(ticket, io.caller())
+    try:
+        await _look(keeper, kept, limit, if_free=timeout == 0)
+        if kept.place is Place.REFUSED:
+            return None
+        if not _holds(kept, io.now()) and not await _wait(keeper, kept, limit):
+            await _withdraw(keeper, kept)
+            return None
+        keeper.engine.unpark(ticket)
+    except BaseException:  # also a cancellation or a KeyboardInterrupt: the ticket may have arrived
+        await _withdraw(keeper, kept)
+        raise
+    kept.admitted = True
+    keeper.keep(kept)
+    return kept
+
+
+async def _wait(keeper: Keeper, kept: Kept, limit: float) -> bool:
+    """Sleep in the queue until the ticket is admitted (True) or `limit` has come (False)."""
+    io, engine, ticket = keeper.io, keeper.engine, kept.ticket
+    backoff = Backoff(0.01, 0.25, io.random)
+    keeper.keep(kept)  # waiting tickets are renewed too, or the queue would forget them
+    while (now := io.now()) < limit:
+        # A push normally ends the sleep. If it is lost, the keeper's renewals still bring news,
+        # and when the one ahead should have expired it is worth asking.
+        until = min(limit, kept.recheck_at, now + ticket.ttl * RENEW_AT)
+        try:
+            standing = await engine.park(ticket, until)
+            if standing is not None and standing.fence == kept.fence:
+                kept.place, kept.abandoned = standing.place, standing.abandoned
+                kept.recheck_at = io.now() + standing.recheck
+            woken = standing is None and io.now() < until
+            if woken or kept.place is Place.GONE or io.now() >= kept.recheck_at:
+                await _look(keeper, kept, limit)
+            if kept.place is Place.ADMITTED and not _holds(kept, io.now()):
+                await _look(keeper, kept, limit)  # this process slept too long: ask once more
+            backoff.reset()
+        except EngineError:
+            # The queue survives a short absence of the engine, but no ticket outlives its ttl.
+            if io.now() >= kept.deadline:
+                raise
+            await io.event().wait(min(backoff.next(), max(0.0, limit - io.now())))
+            kept.place = Place.GONE  # not known any more
+        if _holds(kept, io.now()):
+            return True
+    return False
+
+
+async def _look(keeper: Keeper, kept: Kept, limit: float, *, if_free: bool = False) -> None:
+    """Ask where the ticket stands; joins the queue if it is not in it (any more)."""
+    try:
+        await _enter(keeper, kept, limit, if_free=if_free)
+    except EngineError:
+        # Once more with the same id: it may be a connection that was cut while it lay idle, and if
+        # the first request did arrive, this one gets its answer.
+        await _enter(keeper, kept, limit, if_free=if_free)
+
+
+async def _enter(keeper: Keeper, kept: Kept, limit: float, *, if_free: bool) -> None:
+    sent = keeper.io.now()
+    timeout = REQUEST_TIMEOUT if if_free else min(REQUEST_TIMEOUT, max(limit - sent, _LEAST))
+    standing = await keeper.engine.enter(kept.ticket, if_free=if_free, timeout=timeout)
+    kept.learn(standing, sent)
+
+
+def _holds(kept: Kept, now: float) -> bool:
+    return kept.place is Place.ADMITTED and now < kept.deadline
+
+
+async def _withdraw(keeper: Keeper, kept: Kept) -> None:
+    keeper.forget(kept)
+    await keeper.discard(kept.ticket)

@@ -45,7 +45,7 @@ class _BaseClient(Generic[K]):
         self._io = io
         self._ttl = check_ttl(ttl)
         self._owner = _owner(label)
-        self._engine = open_engine(url or default_url(), io)
+        self._engine = open_engine(default_url() if url is None else url, io)
         self._keeper = Keeper(self._engine, io)
         self._purpose = purpose
         self._allow(purpose)
@@ -107,7 +107,7 @@ class _BaseClient(Generic[K]):
 
 
 def _owner(label: str) -> Owner:
-    if not isinstance(label, str) or not label.isprintable() or len(label) > 200:
+    if not label.isprintable() or len(label) > 200:
         raise ValueError("a label must be at most 200 printable characters")
     return Owner(socket.gethostname().replace(" ", "-") or "localhost", os.getpid(), label)
 

@@ -16,7 +16,7 @@ class Backoff:
 
     def next(self) -> float:
         """The next pause in seconds: between half and all of base·2^tries, never above cap."""
-        ceiling = min(self._cap, self._base * 2**self._tries)
+        ceiling = min(self._cap, self._base * float(2**self._tries))
         self._tries = min(self._tries + 1, 32)
         return ceiling * (0.5 + self._random.random() / 2)
 

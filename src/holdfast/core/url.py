@@ -77,8 +77,14 @@ def _host(text: str, scheme: str) -> tuple[str, int | None]:
     else:
         host, _, port = text.partition(":")
         good = True
-    if not good or not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):
-        raise ValueError(f"{scheme}://…: a host must look like name:port, with a port from 1 to 65535")
+    if (
+        not good
+        or not host
+        or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536))
+    ):
+        raise ValueError(
+            f"{scheme}://…: a host must look like name:port, with a port from 1 to 65535"
+        )
     return host, int(port) if port else None
 
 

@@ -58,8 +58,9 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
-        """Extend many tickets, holding or waiting, in one round trip; GONE for one that is not there.
+    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
+        """Extend many tickets, holding or waiting, in one round trip; GONE for one that is not there,
+        None for one whose part of the engine did not answer.
 
         Never brings a ticket back, so that a renewal that arrives after the release does no harm.
         """

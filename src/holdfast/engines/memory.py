@@ -71,11 +71,11 @@ class MemoryEngine(Engine):
             self.unpark(ticket)
         return standing
 
-    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
-        return [
-            self._store.on(t.name, lambda queue, t=t: queue.renew(t, self._io.now()))
-            for t in tickets
-        ]
+    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
+        return [self._renew(ticket) for ticket in tickets]
+
+    def _renew(self, ticket: Ticket) -> Standing:
+        return self._store.on(ticket.name, lambda queue: queue.renew(ticket, self._io.now()))
 
     async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
         return self._store.on(ticket.name, lambda queue: queue.leave(ticket, self._io.now()))
@@ -85,9 +85,7 @@ class MemoryEngine(Engine):
         if not await event.wait(max(0.0, until - self._io.now())):
             return None
         event.clear()
-        return self._store.on(
-            ticket.name, lambda queue: queue.standing(ticket.id, self._io.now())
-        )
+        return self._store.on(ticket.name, lambda queue: queue.standing(ticket.id, self._io.now()))
 
     def unpark(self, ticket: Ticket) -> None:
         self._store.parked.pop(ticket.id, None)

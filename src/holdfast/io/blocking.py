@@ -76,3 +76,6 @@ class BlockingIO(IO):
         return threading.current_thread()
 
     def verify(self) -> None: ...
+
+    async def close(self) -> None:
+        pass

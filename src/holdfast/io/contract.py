@@ -69,5 +69,6 @@ class IO(ABC):
     def verify(self) -> None:
         """Raise unless this io may be used from here: same process, same event loop."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Give back what `call` needed."""

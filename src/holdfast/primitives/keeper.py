@@ -28,7 +28,9 @@ RENEW_AT = 1 / 3
 
 RELEASED = "released"
 EXPIRED = "its ttl passed without a renewal that the engine confirmed"
-EVICTED = "the engine no longer knows it: it expired there, was broken, or the engine lost its memory"
+EVICTED = (
+    "the engine no longer knows it: it expired there, was broken, or the engine lost its memory"
+)
 
 REQUEST_TIMEOUT = 2.0
 """How long any one request to an engine may take, in seconds, unless the caller has less time."""
@@ -87,9 +89,7 @@ class Kept:
             self.suspended = False
 
     def state(self, now: float) -> LeaseState:
-        return state_of(
-            now, self.deadline, suspended=self.suspended, lost=self.reason is not None
-        )
+        return state_of(now, self.deadline, suspended=self.suspended, lost=self.reason is not None)
 
 
 class _Doomed:
@@ -139,6 +139,12 @@ class Keeper:
         """The lease that this caller holds on a name."""
         kept = self._mine.get((name, caller))
         return kept if kept and kept.state(self.io.now()) is not LeaseState.LOST else None
+
+    def finish(self, kept: Kept) -> None:
+        """Mark a lease as given back, unless it was lost before."""
+        with self._mutex:
+            if kept.reason is None:
+                kept.reason = RELEASED
 
     def lose(self, kept: Kept, reason: str) -> None:
         """Mark a lease as lost and tell everyone; only the first reason counts."""
@@ -287,9 +293,13 @@ class Keeper:
             log.warning("could not renew %d tickets: %s", len(batch), error)
             self._postpone(batch)
             return
-        gone = []
+        gone: list[Kept] = []
+        unanswered: list[Kept] = []
         with self._mutex:
             for kept, ticket, standing in zip(batch, tickets, standings, strict=True):
+                if standing is None:
+                    unanswered.append(kept)
+                    continue
                 wheel = self._wheel.get(ticket.ttl)
                 if wheel is None or wheel.get(ticket.id) is not kept or kept.ticket is not ticket:
                     continue  # released, lost or changed while the request was under way
@@ -300,6 +310,7 @@ class Keeper:
                     self._arm(kept, sent + ticket.ttl * RENEW_AT)
         for kept in gone:
             self.lose(kept, EVICTED)
+        self._postpone(unanswered)
 
     def _postpone(self, batch: list[Kept]) -> None:
         with self._mutex:

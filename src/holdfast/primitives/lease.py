@@ -106,10 +106,11 @@ class BaseLease:
         try:
             sent = keeper.io.now()
             (standing,) = await keeper.engine.renew([kept.ticket], timeout=REQUEST_TIMEOUT)
-            kept.learn(standing, sent)
+            if standing is not None:
+                kept.learn(standing, sent)
         finally:
             keeper.keep(kept)
-        if standing.place is Place.GONE:
+        if kept.place is Place.GONE:
             keeper.lose(kept, EVICTED)
         self.check()
 
@@ -129,13 +130,13 @@ class BaseLease:
         try:
             there = await self._leave()
         except BaseException:
-            kept.reason = kept.reason or RELEASED
+            keeper.finish(kept)
             keeper.doom(kept.ticket)
             raise
         if not there:
             keeper.lose(kept, EVICTED)
             raise self._lost(EVICTED)
-        kept.reason = kept.reason or RELEASED
+        keeper.finish(kept)
 
     async def _leave(self) -> bool:
         engine, ticket = self._keeper.engine, self._kept.ticket

@@ -53,7 +53,7 @@ class BaseLock(Generic[L]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
-    async def _acquire(self, timeout: float | None | _Default) -> Kept:
+    async def _acquire(self, timeout: float | _Default | None) -> Kept:
         if isinstance(timeout, _Default):
             timeout = self._timeout
         kept = await self._obtain(check_timeout(timeout), waits=True)
@@ -84,7 +84,11 @@ class BaseLock(Generic[L]):
 
     async def _timed_out(self, timeout: float) -> LockTimeout:
         """The error to raise; says who holds the lock, if the engine still answers."""
-        waited = f"could not get {self.name!r} within {timeout:g} s" if timeout else f"{self.name!r} is not free"
+        waited = (
+            f"could not get {self.name!r} within {timeout:g} s"
+            if timeout
+            else f"{self.name!r} is not free"
+        )
         try:
             seen = await self._keeper.engine.inspect(self.name, limit=0, timeout=REQUEST_TIMEOUT)
         except EngineError:
@@ -114,7 +118,7 @@ class BaseLock(Generic[L]):
 class Lock(BaseLock[Lease]):
     """A lock on a name. Reusable, and safe to share between threads."""
 
-    def acquire(self, timeout: float | None | _Default = DEFAULT) -> Lease:
+    def acquire(self, timeout: float | _Default | None = DEFAULT) -> Lease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
         return self._watch(Lease(self._keeper, run(self._acquire(timeout))))
 
@@ -133,7 +137,7 @@ class Lock(BaseLock[Lease]):
 class AsyncLock(BaseLock[AsyncLease]):
     """A lock on a name. Reusable, and safe to share between tasks."""
 
-    async def acquire(self, timeout: float | None | _Default = DEFAULT) -> AsyncLease:
+    async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
         return self._watch(AsyncLease(self._keeper, await self._acquire(timeout)))
 

@@ -1,0 +1,1 @@
+"""Locks on Redis and Valkey: one node, Sentinel or Cluster."""

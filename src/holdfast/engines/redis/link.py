@@ -1,0 +1,73 @@
+"""What the engine needs of a connection, and of the connections to one server."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import Any
+
+import hiredis
+
+from holdfast.engines.redis.resp import Broken, Command, Login, Script
+
+
+class Link(ABC):
+    """One connection, subscribed to a channel of its own: wake-ups arrive on it between replies."""
+
+    def __init__(self) -> None:
+        self.channel = "holdfast:" + os.urandom(8).hex()
+
+    @abstractmethod
+    async def exchange(self, commands: list[Command], timeout: float) -> list[Any]:
+        """Send commands in one write and read their replies; `Broken` closes the link.
+
+        A reply that is an error is returned as a `hiredis.ReplyError`, not raised.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it; a request under way fails."""
+
+    async def call(self, script: Script, command: Command, timeout: float) -> Any:
+        """Call a script; if the server has forgotten it, bring it along."""
+        (reply,) = await self.exchange([command], timeout)
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
+            (reply,) = await self.exchange([script.spell_out(command)], timeout)
+        return reply
+
+
+class Node(ABC):
+    """One server, and our links to it."""
+
+    def __init__(self, host: str, port: int, login: Login) -> None:
+        self.host = host
+        self.port = port
+        self.login = login
+        self.loaded = False
+        """Whether our scripts were brought to it; it may have forgotten them since."""
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @abstractmethod
+    async def take(self, timeout: float, waiter: str = "") -> Link:
+        """A link to use; wake-ups for the ticket `waiter` are collected on it from now on."""
+
+    @abstractmethod
+    def give(self, link: Link, waiter: str = "") -> None:
+        """Give a link back; wake-ups for `waiter` are of no interest any more."""
+
+    @abstractmethod
+    async def listen(self, link: Link, waiter: str, timeout: float) -> str | None:
+        """Sleep until a wake-up for the ticket `waiter` arrives on its link, or None."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close every link."""
+
+
+def refused(replies: list[Any]) -> None:
+    """Raise if the server did not accept our greeting."""
+    for reply in replies:
+        if isinstance(reply, hiredis.ReplyError):
+            raise Broken(str(reply), "not applied")

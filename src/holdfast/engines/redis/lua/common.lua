@@ -1,0 +1,92 @@
+-- Stands in front of every script. All work on one name and its two keys, in one hash slot:
+--   KEYS[1]  the record, a hash: last (newest fence), abandoned ('1' or '0'), since (when the holder
+--            was admitted, µs), and per ticket: ID -> when it expires (µs), 'i' .. ID -> its info,
+--            "CHANNEL OWNER"
+--   KEYS[2]  the queue, a sorted set: ID by fence. The first is the holder.
+-- Every script leaves a living ticket at the head, and has told it so. Tickets that expired elsewhere in
+-- the queue are taken out when the one behind them looks. So no script reads more than the head and
+-- one neighbour, however long the queue is.
+local record, queue = KEYS[1], KEYS[2]
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+local GONE, WAITING, ADMITTED, REFUSED = 0, 1, 2, 3
+local DAY_MS, HOUR_MS = 86400000, 3600000
+
+-- Lua would print 1.79e+15.
+local function integer(number)
+  return string.format('%.0f', number)
+end
+
+local function alive(expires)
+  return expires and tonumber(expires) > now
+end
+
+local function drop(id)
+  redis.call('ZREM', queue, id)
+  redis.call('HDEL', record, id, 'i' .. id)
+end
+
+-- Keep both keys while somebody may come back to them, and a crashed holder's traces for a day.
+local function preserve(ttl_us)
+  local ms = integer(math.max(DAY_MS, 2 * ttl_us / 1000))
+  redis.call('PEXPIRE', record, ms)
+  redis.call('PEXPIRE', queue, ms)
+end
+
+-- Push to a ticket where it stands: "ID PLACE FENCE ABANDONED RECHECK_US".
+local function tell(id, place, abandoned, recheck_us)
+  local channel = string.match(redis.call('HGET', record, 'i' .. id) or '', '^%S+')
+  if channel then
+    local fence = integer(redis.call('ZSCORE', queue, id))
+    redis.call('PUBLISH', channel,
+      table.concat({id, place, fence, abandoned, integer(recheck_us)}, ' '))
+  end
+end
+
+-- The head has changed: find the first living ticket and make it the holder. The dead ones in between
+-- never held the lock, so they don't count as abandoned.
+local function pass_on(abandoned, asking)
+  redis.call('HSET', record, 'abandoned', abandoned, 'since', integer(now))
+  while true do
+    local id = redis.call('ZRANGE', queue, 0, 0)[1]
+    if not id then
+      return nil
+    end
+    if alive(redis.call('HGET', record, id)) then
+      if id ~= asking then
+        tell(id, ADMITTED, abandoned, 0)
+      end
+      return id
+    end
+    drop(id)
+  end
+end
+
+-- The holder, and whether the one before it has just expired and was taken out.
+local function holder(asking)
+  local id = redis.call('ZRANGE', queue, 0, 0)[1]
+  if id and not alive(redis.call('HGET', record, id)) then
+    drop(id)
+    return pass_on('1', asking), true
+  end
+  return id, false
+end
+
+-- {place, fence, abandoned, recheck_us} of a living ticket.
+local function standing(id)
+  local fence = redis.call('ZSCORE', queue, id)
+  if holder(id) == id then
+    return {ADMITTED, integer(fence), redis.call('HGET', record, 'abandoned'), 0}
+  end
+  while true do
+    local rank = redis.call('ZRANK', queue, id)
+    local ahead = redis.call('ZRANGE', queue, rank - 1, rank - 1)[1]
+    local expires = redis.call('HGET', record, ahead)
+    if alive(expires) then
+      return {WAITING, integer(fence), '0', expires - now}
+    end
+    drop(ahead)
+  end
+end

@@ -1,0 +1,71 @@
+"""Fixtures that hand out real servers. See servers.py for what one can do to them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.proxy import TcpProxy
+from tests.servers import (
+    VALKEY,
+    ClusterSet,
+    RedisFactory,
+    RedisServer,
+    SentinelSet,
+    Setting,
+)
+
+# Shared servers: one per worker, started when first asked for. Tests keep out of each other's way
+# by using names of their own, and do these servers no harm.
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with RedisServer(tmp_path_factory.mktemp("valkey"), binary=VALKEY) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSet]:
+    with ClusterSet(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+# Private servers: for tests that stop, freeze, fill up or reconfigure them.
+
+
+@pytest.fixture
+def redis_server(tmp_path: Path) -> Iterator[RedisFactory]:
+    """Start as many servers as a test asks for: `redis_server(appendonly="yes")`."""
+    with ExitStack() as running:
+        count = 0
+
+        def start(
+            *, binary: str = "redis-server", tls: bool = False, **settings: Setting
+        ) -> RedisServer:
+            nonlocal count
+            count += 1
+            server = RedisServer(tmp_path / f"redis-{count}", binary=binary, tls=tls, **settings)
+            return running.enter_context(server)
+
+        yield start
+
+
+@pytest.fixture
+def redis_sentinels(tmp_path: Path) -> Iterator[SentinelSet]:
+    with SentinelSet(tmp_path) as sentinels:
+        yield sentinels
+
+
+@pytest.fixture
+def tcp_proxy() -> Iterator[Callable[[int], TcpProxy]]:
+    """Put a proxy in front of a port: `tcp_proxy(server.port)`."""
+    with ExitStack() as running:
+        yield lambda port: running.enter_context(TcpProxy(port))

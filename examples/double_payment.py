@@ -1,0 +1,78 @@
+"""One order, two workers, one of them paused at the worst moment: the customer must pay once.
+
+The first worker has the lock and has seen that the order is unpaid. Then it freezes for longer than
+its lease lives, so the second worker gets the lock and charges. When the first one wakes up it goes
+on where it was: it *thinks* that it still holds the lock, and no lock in the world can stop it. The
+ledger can: every transaction brings the lease's fence, and an older one than the newest is refused.
+
+Run it: python examples/double_payment.py
+"""
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import holdfast
+
+TABLES = """
+CREATE TABLE charges (order_id TEXT, cents INTEGER);
+CREATE TABLE fences (name TEXT PRIMARY KEY, fence INTEGER, holder TEXT);"""
+
+GUARD = """
+INSERT INTO fences VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE
+   SET fence = excluded.fence, holder = excluded.holder
+ WHERE fence < excluded.fence OR (fence = excluded.fence AND holder = excluded.holder)
+RETURNING fence"""
+
+
+@contextmanager
+def transaction(folder: Path, lease: holdfast.Lease, fenced: bool) -> Iterator[sqlite3.Connection]:
+    """The guard comes first, before reads too: it refuses all but the newest holder."""
+    with sqlite3.connect(folder / "ledger.db", isolation_level=None) as ledger:
+        ledger.execute("BEGIN IMMEDIATE")
+        if fenced and not ledger.execute(GUARD, (lease.name, lease.fence, lease.id)).fetchall():
+            raise PermissionError(f"fence {lease.fence} is stale")
+        yield ledger
+
+
+def pay(folder: Path, fenced: bool, freezes: bool) -> None:
+    """A worker, in a process of its own: charge for order 42 unless that was done already."""
+    url = f"sqlite:///{folder}/locks.db"
+    try:
+        with holdfast.Client(url) as client, client.lock("order:42", ttl=0.5) as lease:
+            with transaction(folder, lease, fenced) as ledger:
+                paid = ledger.execute("SELECT 1 FROM charges WHERE order_id = '42'").fetchone()
+            lease.check()  # still ours: but that is true of this very moment only
+            if freezes:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            if not paid:
+                with transaction(folder, lease, fenced) as ledger:
+                    ledger.execute("INSERT INTO charges VALUES ('42', 1999)")
+    except (PermissionError, holdfast.LeaseLost) as error:
+        print(f"  {type(error).__name__}: {error}")
+
+
+def story(fenced: bool) -> int:
+    """Let it happen, and count the charges."""
+    with tempfile.TemporaryDirectory() as name:
+        ledger = sqlite3.connect(Path(name) / "ledger.db")
+        ledger.executescript(TABLES)
+        spawn = multiprocessing.get_context("spawn").Process
+        first, second = (spawn(target=pay, args=(Path(name), fenced, bad)) for bad in (True, False))
+        first.start()
+        os.waitpid(first.pid or 0, os.WUNTRACED)  # until it is frozen
+        second.start()
+        second.join()
+        os.kill(first.pid or 0, signal.SIGCONT)
+        first.join()
+        return len(ledger.execute("SELECT * FROM charges").fetchall())
+
+
+if __name__ == "__main__":
+    print("charges with the lock alone:", story(fenced=False))
+    print("charges with the fence, too:", story(fenced=True))

@@ -1,0 +1,119 @@
+"""`holdfast demo`: see the lock at work, with its failures, and a verdict at the end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from holdfast.cli import exits
+from holdfast.cli.messages import say
+
+if TYPE_CHECKING:
+    from holdfast.cli.demo.scene import Scene
+    from holdfast.cli.demo.verdict import Check
+    from holdfast.cli.demo.view import LiveView, PlainView
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  holdfast demo
+  holdfast demo --seconds 40 | tee demo.txt"""
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(5, 600),
+    default=15.0,
+    show_default=True,
+    help="About how long it takes.",
+)
+@click.pass_context
+def demo(context: click.Context, seconds: float) -> None:
+    """Watch five processes take turns on one lock, in a temporary file.
+
+    One holder is stopped past its ttl, another is killed with -9. At the end it says what happened
+    and whether every invariant held; the exit code is 0 only if all did.
+    """
+    # Only here, because rich takes longer to import than everything else.
+    from holdfast.cli.demo.director import Director, NoProgress
+    from holdfast.cli.demo.scene import Scene
+    from holdfast.cli.demo.verdict import judge
+    from holdfast.io.clock import now
+
+    with _terminable(), tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+        url = f"sqlite:///{Path(folder) / 'locks.db'}"
+        scene = Scene(now())
+        try:
+            with _view() as view, Director(url, view, scene) as director:
+                left_over = director.play(seconds)
+        except NoProgress as error:
+            say(f"the demo failed: {error}")
+            context.exit(exits.CONFLICT)
+        checks = judge(scene, left_over)
+    _summarise(scene, checks)
+    context.exit(0 if all(check.held for check in checks) else exits.CONFLICT)
+
+
+def _view() -> LiveView | PlainView:
+    from rich.console import Console
+
+    from holdfast.cli.demo.view import LiveView, PlainView
+
+    console = Console()
+    return LiveView(console) if console.is_terminal else PlainView()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Turn a request to end into an exception, so that everything is tidied up as after Ctrl-C."""
+
+    def end(signum: int, frame: FrameType | None) -> NoReturn:
+        sys.exit(exits.SIGNALLED + signum)
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _summarise(scene: Scene, checks: list[Check]) -> None:
+    from holdfast.cli.demo.director import TTL
+
+    turns = sorted(scene.turns, key=lambda turn: turn.entered)
+    slowest = max(turns, key=lambda turn: turn.waited)
+    span = turns[-1].entered - turns[0].entered
+    click.secho("\nWhat happened", bold=True)
+    click.echo(
+        f"  {len(turns)} grants in {span:.1f} s, fences {turns[0].fence} → {turns[-1].fence}"
+    )
+    click.echo(f"  longest wait: {slowest.waited:.2f} s, by {slowest.worker}")
+    for fault in scene.faults:
+        if fault.next is not None:
+            click.echo(
+                f"  {fault.worker} was {fault.kind} while holding: {fault.next.worker} had the lock "
+                f"{fault.recovery:.2f} s later (ttl {TTL:g} s)"
+            )
+    for turn in turns:
+        if turn.told_at is not None and turn.sure_until is not None:
+            click.echo(
+                f"  {turn.worker} thought it held the lock {turn.told_at - turn.sure_until:.2f} s "
+                "longer; lease.check() told it otherwise"
+            )
+    click.secho("\nDid every invariant hold?", bold=True)
+    for check in checks:
+        mark = click.style("ok    ", fg="green") if check.held else click.style("BROKEN", fg="red")
+        click.echo(f"  {mark}  {check.what}{check.broken and f': {check.broken}'}")
+    if all(check.held for check in checks):
+        click.secho("\nEvery invariant held.", bold=True, fg="green")
+    else:
+        click.secho("\nAn invariant was broken: please report this.", bold=True, fg="red")

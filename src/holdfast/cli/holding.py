@@ -1,0 +1,159 @@
+"""Holding a lock while a command runs: what `holdfast run` does once it knows what is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.cli import exits
+from holdfast.cli.child import Child, NotStarted
+from holdfast.cli.messages import say, say_warnings
+from holdfast.cli.options import must_be_shared, refused
+from holdfast.cli.warden import FORWARDED, fork_warden
+from holdfast.client import AsyncClient
+from holdfast.core.errors import EngineError, LeaseLost, LockTimeout
+from holdfast.io.clock import now
+from holdfast.primitives.lease import AsyncLease
+from holdfast.primitives.lock import AsyncLock
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was asked for on the command line."""
+
+    url: str | None
+    name: str
+    command: list[str]
+    timeout: float | None
+    ttl: float
+    grace: float
+    label: str
+    conflict: int
+    quiet: bool
+
+    @property
+    def margin(self) -> float:
+        """How long before the end of its lease the command must be dead, in seconds."""
+        return min(1.0, self.ttl / 20)
+
+
+def carry_out(job: Job) -> int:
+    """Get the lock, run the command, give the lock back; the exit code."""
+    say_warnings()
+    # First of all, while there is only one thread: a fork copies no others.
+    warden, channel = fork_warden(job.command, job.grace, job.margin)
+    return asyncio.run(_carry_out(job, Child(warden, channel, say)))
+
+
+async def _carry_out(job: Job, child: Child) -> int:
+    signals = _Signals()
+    try:
+        with refused():
+            client = AsyncClient(job.url, ttl=job.ttl, label=job.label)
+            lock = client.lock(job.name)
+        must_be_shared(client.traits)
+        try:
+            return await _wait_and_run(job, lock, child, signals)
+        finally:
+            await client.close()
+    finally:
+        child.close()
+
+
+async def _wait_and_run(job: Job, lock: AsyncLock, child: Child, signals: _Signals) -> int:
+    waiting = asyncio.create_task(lock.acquire(job.timeout))
+    # Once: a second signal must not cut short the first one's tidying up.
+    signals.deliver_to(lambda _: waiting.cancelling() or waiting.cancel())
+    try:
+        lease = await waiting
+    except LockTimeout as error:
+        if not job.quiet:
+            say(str(error))
+        return job.conflict
+    except asyncio.CancelledError:
+        if signals.first is None:
+            raise
+        return exits.SIGNALLED + signals.first
+    return await _run(job, lease, child, signals)
+
+
+async def _run(job: Job, lease: AsyncLease, child: Child, signals: _Signals) -> int:
+    if signals.first is not None:  # it came in the very moment in which we got the lock
+        await _release(lease)
+        return exits.SIGNALLED + signals.first
+    if lease.abandoned:
+        say(
+            f"warning: the previous holder of {job.name!r} did not release it: "
+            "its work may be half done"
+        )
+    child.start(_environment(lease), now() + lease.remaining())
+    signals.deliver_to(child.signal)
+    news = asyncio.create_task(_pass_on(lease, child))
+    try:
+        code, stopped = await child.end()
+    except NotStarted as error:
+        say(f"cannot run {job.command[0]!r}: {error}")
+        await _release(lease)
+        return exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
+    finally:
+        news.cancel()
+    lost = await _release(lease, known=stopped)
+    if stopped or (lost and code == 0):
+        return exits.LOST
+    return code  # an error of the command itself says more than the loss that followed it
+
+
+async def _pass_on(lease: AsyncLease, child: Child) -> None:
+    """Tell the command's warden about every renewal, and about the loss of the lease."""
+    while not await lease.lost.wait(min(1.0, lease.ttl / 20)):
+        child.lease_ends(now() + lease.remaining())
+    child.lease_lost()
+
+
+async def _release(lease: AsyncLease, *, known: bool = False) -> bool:
+    """Give the lock back; True if it was no longer ours, which may be known already."""
+    try:
+        await lease.release()
+    except LeaseLost as error:
+        if not known:
+            say(str(error))
+        return True
+    except EngineError as error:
+        say(f"could not release {lease.name!r}, it will end with its ttl: {error}")
+    return False
+
+
+def _environment(lease: AsyncLease) -> dict[str, str | None]:
+    """What the command learns of its lease. Never the id: whoever knows that can release the lock."""
+    return {
+        "HOLDFAST_NAME": lease.name,
+        "HOLDFAST_FENCE": str(lease.fence),
+        "HOLDFAST_OWNER": str(lease.owner),
+        # None removes it: in a command run by a command, the outer one's must not show through.
+        "HOLDFAST_ABANDONED": "1" if lease.abandoned else None,
+    }
+
+
+class _Signals:
+    """Catches the signals that are meant for the command."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self._deliver: Callable[[int], object] | None = None
+        loop = asyncio.get_running_loop()
+        for signum in FORWARDED:
+            # What whoever started us had ignored, as nohup does, stays so, for the command too.
+            if signal.getsignal(signum) != signal.SIG_IGN:
+                loop.add_signal_handler(signum, self._caught, signum)
+
+    def deliver_to(self, deliver: Callable[[int], object]) -> None:
+        """Who gets them from now on."""
+        self._deliver = deliver
+
+    def _caught(self, signum: int) -> None:
+        self.first = self.first or signum
+        if self._deliver is not None:
+            self._deliver(signum)

@@ -1,0 +1,200 @@
+"""`holdfast ls` and `holdfast show`: who holds what, and who waits for it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from holdfast.cli.messages import printable
+from holdfast.cli.options import json_option, name_argument, open_client, url_option
+from holdfast.core.ticket import Contender, Inspection
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  holdfast ls
+  holdfast ls 'order:*' --json | jq -r '.[].name'"""
+)
+@click.argument("pattern", default="*")
+@json_option
+@url_option
+def ls(pattern: str, as_json: bool, url: str | None) -> None:
+    """List the names that are held or waited for.
+
+    PATTERN is like a file name's: *, ? and [abc]. Quote it, or your shell will fill it in.
+    """
+    with open_client(url) as client:
+        seen = [client.inspect(name, limit=0) for name in client.names(pattern)]
+    # One that was released since the names were listed is not worth a line.
+    seen = [each for each in seen if each.holders or each.waiting]
+    if as_json:
+        _print_json([_summary(each) for each in seen])
+    elif seen:
+        _print_table(
+            ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"),
+            [row for each in seen for row in _rows(each)],
+        )
+    elif sys.stdout.isatty():
+        click.echo("Nothing is held or waited for.")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  holdfast show nightly
+  holdfast show nightly --json | jq '.waiting'"""
+)
+@name_argument
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(0), help="Waiters to list."
+)
+@json_option
+@url_option
+def show(name: str, limit: int, as_json: bool, url: str | None) -> None:
+    """Show who holds NAME and since when, its fence, and who waits for it."""
+    with open_client(url) as client:
+        seen = client.inspect(name, limit=limit)
+    if as_json:
+        _print_json({**_summary(seen), "waiters": [_waiter(each) for each in seen.waiters]})
+        return
+    for line in _describe(seen):
+        click.echo(line)
+    if seen.waiters:
+        click.echo()
+        _print_table(
+            ("", "WAITER", "FENCE", "WAITS FOR", "EXPIRES IN"),
+            [(str(place), *_cells(each)) for place, each in enumerate(seen.waiters, start=1)],
+        )
+    if seen.waiting > len(seen.waiters):
+        click.echo(f"and {seen.waiting - len(seen.waiters)} more")
+
+
+def _describe(seen: Inspection) -> list[str]:
+    lines = [seen.name]
+    for holder in seen.holders:
+        since = datetime.now() - timedelta(seconds=holder.since)
+        lines += [
+            f"  held by     {printable(str(holder.owner))}",
+            f"  since       {since:%Y-%m-%d %H:%M:%S} ({duration(holder.since)} ago)",
+            f"  fence       {holder.fence}",
+            f"  expires in  {duration(holder.expires)} unless renewed",
+        ]
+    if not seen.holders:
+        lines.append("  free")
+        if seen.fence:
+            lines.append(f"  last fence  {seen.fence}")
+    lines.append(f"  waiting     {seen.waiting}")
+    if seen.abandoned:
+        lines.append(
+            "  abandoned   the previous holder did not release it: its work may be half done"
+        )
+    return lines
+
+
+def _rows(seen: Inspection) -> list[tuple[str, ...]]:
+    note = "abandoned before" if seen.abandoned else ""
+    waiting = str(seen.waiting)
+    if not seen.holders:  # the next one has not noticed yet
+        return [(seen.name, "", str(seen.fence), "", "", waiting, note)]
+    return [(seen.name, *_cells(holder), waiting, note) for holder in seen.holders]
+
+
+def _cells(contender: Contender) -> tuple[str, ...]:
+    return (
+        printable(str(contender.owner)),
+        str(contender.fence),
+        duration(contender.since),
+        duration(contender.expires),
+    )
+
+
+# --- for programs: these keys are documented in docs/cli.md, and stay
+
+
+def _summary(seen: Inspection) -> dict[str, Any]:
+    return {
+        "name": seen.name,
+        "holders": [holder_json(each) for each in seen.holders],
+        "waiting": seen.waiting,
+        "fence": seen.fence,
+        "abandoned": seen.abandoned,
+    }
+
+
+def holder_json(contender: Contender) -> dict[str, Any]:
+    """A holder, for programs."""
+    since = datetime.now(UTC) - timedelta(seconds=contender.since)
+    return {
+        **_contender(contender),
+        "since": since.isoformat(timespec="milliseconds"),
+        "held_for": round(contender.since, 3),
+    }
+
+
+def _waiter(contender: Contender) -> dict[str, Any]:
+    return {**_contender(contender), "waiting_for": round(contender.since, 3)}
+
+
+def _contender(contender: Contender) -> dict[str, Any]:
+    owner = contender.owner
+    return {
+        "host": owner.host,
+        "pid": owner.pid,
+        "label": owner.label,
+        "fence": contender.fence,
+        "expires_in": round(contender.expires, 3),
+    }
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+# --- for people
+
+
+def duration(seconds: float) -> str:
+    """A time span as one would say it: 0.4 s, 12 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
+    if seconds < 9.95:
+        return f"{max(0.0, seconds):.1f} s"
+    total = round(seconds)
+    for size, unit, smaller_size, smaller in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if total >= size:
+            rest = total % size // smaller_size
+            return f"{total // size} {unit} {rest} {smaller}" if rest else f"{total // size} {unit}"
+    return f"{total} s"
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if sys.stdout.isatty():
+        _print_rich(head, rows)
+        return
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _print_rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    # Only here, because importing rich takes longer than everything else.
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in head:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # as Text, because a name may look like markup
+    Console().print(table)

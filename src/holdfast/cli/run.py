@@ -1,0 +1,156 @@
+"""`holdfast run`: run a command under a lock, and stop it before its lease ends."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import Any
+
+import click
+
+from holdfast.cli import exits
+from holdfast.cli.messages import printable
+from holdfast.cli.options import checked, name_argument, url_option
+from holdfast.core.durations import check_timeout, check_ttl
+
+DEFAULT_TTL = 30.0
+
+
+class _Run(click.Command):
+    """Everything after `--` is the command's own, so that no option can be mistaken for ours."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ours, command = args, None
+        if "--" in args:
+            at = args.index("--")
+            ours, command = args[:at], args[at + 1 :]
+        rest = super().parse_args(ctx, ours)
+        if not ctx.resilient_parsing and not command:
+            raise click.UsageError("What to run is missing: holdfast run NAME -- COMMAND…", ctx)
+        ctx.params["command"] = command
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "--", "COMMAND..."]
+
+
+@click.command(
+    cls=_Run,
+    epilog="""\b
+Examples:
+  holdfast run nightly -- ./backup.sh --all
+  holdfast run nightly -n -E 0 -- ./backup.sh      not now if it runs already: no error
+  holdfast run deploy -w 60 --ttl 20 -- make deploy
+  holdfast run x -- sh -c 'curl -H "Fence: $HOLDFAST_FENCE" …'
+
+\b
+Exit codes: the command's own, 128+n when it was ended by signal n,
+  1    the lock was not free in time (-E chooses another)
+  64   the command line makes no sense
+  69   the engine can't be reached or can't do that
+  119  the lease was lost while the command ran: it was stopped
+  126  the command is not executable    127  it was not found""",
+)
+@name_argument
+@click.option("-n", "--nonblock", is_flag=True, help="Don't wait if it is not free: fail at once.")
+@click.option(
+    "-w",
+    "--timeout",
+    type=float,
+    metavar="SECONDS",
+    callback=checked(check_timeout),
+    help="Wait no longer than this. Default: for ever.",
+)
+@click.option(
+    "--ttl",
+    type=float,
+    metavar="SECONDS",
+    default=DEFAULT_TTL,
+    show_default=True,
+    callback=checked(check_ttl),
+    help="How long others wait if this machine dies. Renewed while the command runs.",
+)
+@click.option(
+    "-E",
+    "--conflict-exit-code",
+    "conflict",
+    type=click.IntRange(0, 255),
+    metavar="N",
+    default=exits.CONFLICT,
+    show_default=True,
+    help="Exit code if the lock was not free in time.",
+)
+@click.option(
+    "--grace",
+    type=float,
+    metavar="SECONDS",
+    help="Time between SIGTERM and SIGKILL when the lease is lost. "
+    "Less than half the ttl; default: a sixth of it, at most 10.",
+)
+@click.option("--label", help="Who you are, in listings. Default: the command's name.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing when the lock was not free in time.")
+@url_option
+@click.pass_context
+def run(context: click.Context, /, **options: Any) -> None:
+    """Run a command while holding the lock NAME.
+
+    Waits for the lock, in order of arrival, and gives it back when the command ends. The lease is
+    renewed as long as the command runs. If that fails, the command and all its children get SIGTERM
+    and then SIGKILL *before* the lease ends and someone else may have it.
+
+    The command is started as it is, without a shell. It finds HOLDFAST_FENCE, HOLDFAST_NAME and
+    HOLDFAST_OWNER in its environment, and HOLDFAST_ABANDONED=1 if the previous holder did not
+    release. Signals are passed on to it; while waiting they end the waiting.
+    """
+    if options["nonblock"]:
+        if options["timeout"] is not None:
+            raise click.UsageError("-n does not wait, so there is nothing to say with -w.", context)
+        options["timeout"] = 0.0
+    context.exit(_run(context, **options))
+
+
+def _run(
+    context: click.Context,
+    *,
+    name: str,
+    command: list[str],
+    timeout: float | None,
+    ttl: float,
+    conflict: int,
+    grace: float | None,
+    label: str | None,
+    quiet: bool,
+    url: str | None,
+    nonblock: bool,
+) -> int:
+    # Not needed for --help and its like.
+    from holdfast.cli.holding import Job, carry_out
+
+    return carry_out(
+        Job(
+            url=url,
+            name=name,
+            command=command,
+            timeout=timeout,
+            ttl=ttl,
+            grace=_grace(context, grace, ttl),
+            label=_default_label(command) if label is None else label,
+            conflict=conflict,
+            quiet=quiet,
+        )
+    )
+
+
+def _default_label(command: list[str]) -> str:
+    return printable(PurePath(command[0]).name)[:200]
+
+
+def _grace(context: click.Context, grace: float | None, ttl: float) -> float:
+    if grace is None:
+        return min(10.0, ttl / 6)
+    if not 0 <= grace < ttl / 2:  # also refuses nan
+        raise click.UsageError(
+            f"--grace must be zero or more and less than half the ttl, so less than {ttl / 2:g} s "
+            f"here, not {grace:g}: the command has to end before its lease does.",
+            context,
+        )
+    return grace

@@ -1,0 +1,184 @@
+"""`holdfast ls`, `show` and `break`: for people and for programs, and never an id."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+
+import holdfast
+from holdfast.cli.listing import duration
+from holdfast.cli.messages import printable
+from tests.cli.conftest import Cli, waiting
+from tests.cli.terminals import on_a_terminal
+
+HOLDER = {"host", "pid", "label", "fence", "expires_in", "since", "held_for"}
+HEAD = ["NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"]
+WAITER = {"host", "pid", "label", "fence", "expires_in", "waiting_for"}
+
+
+def test_show(cli: Cli, client: holdfast.Client, name: str) -> None:
+    with client.lock(name) as lease:
+        cli.start("run", name, "--label", "the second", "--", "true")
+        waiting(client, name, 1)
+        shown = cli("show", name).stdout
+        lines = shown.splitlines()
+        assert lines[0] == name
+        assert lines[1] == f"  held by     the test (pid {os.getpid()} on {lease.owner.host})"
+        assert re.fullmatch(r"  since       [-\d]+ [:\d]+ \(\d+.*s ago\)", lines[2])
+        assert lines[3] == f"  fence       {lease.fence}"
+        assert re.fullmatch(r"  expires in  \d+ s unless renewed", lines[4])
+        assert lines[5] == "  waiting     1"
+        assert re.search(r"^1  the second \(pid \d+ on \S+\)  \d+  ", shown, re.MULTILINE)
+        assert lease.id not in shown
+        assert "\x1b" not in shown
+
+
+def test_show_for_programs(cli: Cli, client: holdfast.Client, name: str) -> None:
+    with client.lock(name) as lease:
+        for _ in range(2):
+            cli.start("run", name, "--label", "another", "--", "true")
+        waiting(client, name, 2)
+        text = cli("show", name, "--json", "--limit", "1").stdout
+        shown = json.loads(text)
+        assert lease.id not in text
+    assert set(shown) == {"name", "holders", "waiting", "fence", "abandoned", "waiters"}
+    assert (shown["name"], shown["waiting"], shown["abandoned"]) == (name, 2, False)
+    (holder,) = shown["holders"]
+    (waiter,) = shown["waiters"]
+    assert (set(holder), set(waiter)) == (HOLDER, WAITER)
+    assert (holder["fence"], holder["pid"]) == (lease.fence, os.getpid())
+    assert (holder["label"], holder["host"]) == ("the test", lease.owner.host)
+    assert waiter["label"] == "another"
+    assert shown["fence"] >= waiter["fence"] > lease.fence
+    age = datetime.now(UTC) - datetime.fromisoformat(holder["since"])
+    assert age.total_seconds() >= holder["held_for"] >= waiter["waiting_for"] > 0
+
+
+def test_show_what_is_free(cli: Cli, client: holdfast.Client, name: str) -> None:
+    assert cli("show", name).stdout == f"{name}\n  free\n  waiting     0\n"
+    lease = client.lock(name).acquire()
+    client.break_lock(name)
+    assert cli("show", name).stdout == (
+        f"{name}\n  free\n  last fence  {lease.fence}\n  waiting     0\n"
+        "  abandoned   the previous holder did not release it: its work may be half done\n"
+    )
+
+
+def test_ls(cli: Cli, client: holdfast.Client) -> None:
+    common = f"ls-{uuid4()}"
+    odd = f"{common}: {{[red]ä*}} /"
+    with client.lock(f"{common}:a") as a, client.lock(odd) as b:
+        listed = cli("ls", f"{common}*").stdout
+        lines = listed.splitlines()
+        assert re.split("  +", lines[0]) == HEAD
+        assert {line[: line.index("the test")].rstrip() for line in lines[1:]} == {a.name, b.name}
+        columns = {line.index("the test (pid") for line in lines[1:]}
+        assert columns == {lines[0].index("HOLDER")}, "the columns are not aligned"
+        assert a.id not in listed
+        assert b.id not in listed
+
+        (only,) = json.loads(cli("ls", f"{common}:a", "--json").stdout)
+        assert set(only) == {"name", "holders", "waiting", "fence", "abandoned"}
+        assert [set(each) for each in only["holders"]] == [HOLDER]
+        assert only["fence"] == a.fence
+
+        shown = on_a_terminal(cli, "ls", f"{common}*")
+        assert "[red]ä" in shown, "a name was taken for markup"
+        assert a.id not in shown
+    assert cli("ls", f"{common}*").stdout == ""
+    assert json.loads(cli("ls", f"{common}*", "--json").stdout) == []
+    assert "Nothing is held or waited for." in on_a_terminal(cli, "ls", f"{common}*")
+
+
+def test_break(cli: Cli, client: holdfast.Client, name: str) -> None:
+    lease = client.lock(name).acquire()
+    ended = cli("break", name, "--yes")
+    owner = f"the test (pid {os.getpid()} on {lease.owner.host})"
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == f"Broken: {name} was held by {owner}\n"
+    assert not client.inspect(name).holders
+    with pytest.raises(holdfast.LeaseLost):
+        lease.release()
+
+    ended = cli("break", name, "--yes")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == f"holdfast: nobody holds {name!r}\n"
+
+
+@pytest.mark.parametrize(("answer", "broken"), [("y\n", True), ("n\n", False), ("", False)])
+def test_break_asks(
+    cli: Cli, client: holdfast.Client, name: str, answer: str, broken: bool
+) -> None:
+    lease = client.lock(name).acquire()
+    ended = cli("break", name, input=answer)
+    assert ended.returncode == (0 if broken else 1)
+    assert f"Take {name!r} from the test (pid {os.getpid()} on" in ended.stderr
+    assert bool(client.inspect(name).holders) is not broken
+    if not broken:
+        assert f"holdfast: {name!r} was not broken\n" in ended.stderr
+        lease.release()
+
+
+def test_break_for_programs(cli: Cli, client: holdfast.Client, name: str) -> None:
+    lease = client.lock(name).acquire()
+    ended = cli("break", name, "--yes", "--json")
+    answer = json.loads(ended.stdout)
+    assert (answer["name"], answer["broken"]) == (name, True)
+    assert [set(each) for each in answer["holders"]] == [HOLDER]
+    assert lease.id not in ended.stdout
+    ended = cli("break", name, "--yes", "--json")
+    assert (ended.returncode, json.loads(ended.stdout)) == (
+        1,
+        {"name": name, "broken": False, "holders": []},
+    )
+
+
+def test_break_does_not_hit_the_next_one(cli: Cli, client: holdfast.Client, name: str) -> None:
+    """What one agreed to was about the holder one was shown."""
+    lease = client.lock(name).acquire()
+    started = cli.start("break", name)
+    assert started.process.stderr is not None
+    asked = ""
+    while not asked.endswith("?"):
+        asked += started.process.stderr.read(1)
+    lease.release()
+    with client.lock(name):
+        assert started.process.stdin is not None
+        started.process.stdin.write("y\n")
+        started.process.stdin.flush()
+        assert started.wait() == 1
+        assert "changed hands while you were asked" in started.errors()
+        assert client.inspect(name).holders
+
+
+def test_a_reader_that_goes_away(sqlite_cli: Cli) -> None:
+    started = sqlite_cli.start("ls", "--json")
+    assert started.process.stdout is not None
+    started.process.stdout.close()
+    assert started.wait() == 1
+    assert started.errors() == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-0.1, "0.0 s"),
+        (0.44, "0.4 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min"),
+        (303, "5 min 3 s"),
+        (7_800, "2 h 10 min"),
+        (90_000, "1 d 1 h"),
+    ],
+)
+def test_how_a_time_span_is_said(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_what_a_terminal_would_obey_is_not_printed() -> None:
+    assert printable("a\x1b[31mb\n") == "a?[31mb?"

@@ -1,0 +1,90 @@
+"""What goes wrong is one line on stderr, with the right exit code and nobody's password."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.servers import HOST, RedisFactory
+
+LONG = "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "x"], "What to run is missing: holdfast run NAME -- COMMAND…"),
+        (["run", "x", "ls"], "Got unexpected extra argument (ls)"),
+        (["run", "--", "ls"], "Missing argument 'NAME'."),
+        (["run", "", "--", "ls"], "a lock's name must not be empty"),
+        (["run", LONG, "--", "ls"], "must be at most 512 bytes of UTF-8"),
+        (["run", "a\nb", "--", "ls"], "must be printable"),
+        (["run", "x", "--ttl", "0", "--", "ls"], "ttl must be between"),
+        (["run", "x", "--ttl", "nan", "--", "ls"], "ttl must be between"),
+        (["run", "x", "--ttl", "inf", "--", "ls"], "ttl must be between"),
+        (["run", "x", "--ttl", "soon", "--", "ls"], "'soon' is not a valid float"),
+        (["run", "x", "-w", "-1", "--", "ls"], "timeout must be zero or more seconds"),
+        (["run", "x", "-w", "nan", "--", "ls"], "timeout must be zero or more seconds"),
+        (["run", "x", "-n", "-w", "1", "--", "ls"], "-n does not wait"),
+        (["run", "x", "--ttl", "10", "--grace", "5", "--", "ls"], "so less than 5 s here, not 5:"),
+        (["run", "x", "--grace", "-1", "--", "ls"], "--grace must be zero or more"),
+        (["run", "x", "--grace", "nan", "--", "ls"], "--grace must be zero or more"),
+        (["run", "x", "-E", "256", "--", "ls"], "256 is not in the range 0<=x<=255"),
+        (["run", "x", "--label", "a\tb", "--", "ls"], "a label must be"),
+        (["run", "x", "--frob", "--", "ls"], "No such option '--frob'"),
+        (["--url", "locks.db", "ls"], "a lock URL must look like scheme://…"),
+        (["--url", "memory://", "ls"], "lives in one process only"),
+        (["--url", "memory://", "run", "x", "--", "ls"], "lives in one process only"),
+        (["show", ""], "a lock's name must not be empty"),
+        (["break", "--yes"], "Missing argument 'NAME'."),
+        (["show", "x", "--limit", "-1"], "-1 is not in the range"),
+        (["frob"], "No such command 'frob'."),
+    ],
+)
+def test_a_command_line_that_makes_no_sense(
+    sqlite_cli: Cli, words: list[str], message: str
+) -> None:
+    ended = sqlite_cli(*words)
+    assert (ended.returncode, ended.stdout) == (64, "")
+    assert message in ended.stderr
+    assert ended.stderr.startswith("holdfast: ")
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "x", "--", "echo", "ran"], ["ls"], ["show", "x"], ["break", "x", "-y"]]
+)
+@pytest.mark.parametrize("url", [f"redis://me:geheim@{HOST}:1", "nosuch://me:geheim@x"])
+def test_an_engine_that_is_not_there(sqlite_cli: Cli, words: list[str], url: str) -> None:
+    ended = sqlite_cli(*words, HOLDFAST_URL=url)
+    assert (ended.returncode, ended.stdout) == (69, "")
+    assert ended.stderr.startswith("holdfast: ")
+    assert ended.stderr.count("\n") == 1
+    assert "geheim" not in ended.stderr
+
+
+def test_a_wrong_password_is_not_shown(sqlite_cli: Cli, redis_server: RedisFactory) -> None:
+    server = redis_server(requirepass="right")
+    ended = sqlite_cli("ls", HOLDFAST_URL=f"redis://:geheim@{server.address}")
+    assert (ended.returncode, ended.stdout) == (69, "")
+    assert server.address in ended.stderr
+    assert "geheim" not in ended.stderr
+
+
+@pytest.mark.parametrize("command", [None, "run", "ls", "show", "break", "demo"])
+def test_help_shows_an_example(sqlite_cli: Cli, command: str | None) -> None:
+    ended = sqlite_cli(*([command] if command else []), "--help")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "Examples:\n    holdfast " in ended.stdout
+
+
+def test_without_a_command_it_says_what_there_is(sqlite_cli: Cli) -> None:
+    ended = sqlite_cli()
+    assert (ended.returncode, ended.stdout) == (64, "")
+    assert "Usage: holdfast" in ended.stderr
+
+
+def test_the_version(sqlite_cli: Cli) -> None:
+    ended = sqlite_cli("--version")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("holdfast ")

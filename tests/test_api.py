@@ -1,0 +1,171 @@
+"""The public face changes only on purpose: it is compared with `api.txt`, which a reviewer can read.
+
+After a change that is meant: `python -m tests.test_api > tests/api.txt`, and a line in CHANGELOG.md.
+"""
+
+import inspect
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, ForwardRef
+
+import holdfast
+from holdfast.core.errors import HoldfastError
+from holdfast.core.queue import TicketQueue
+from holdfast.core.ticket import Mode, Place, Standing, Ticket
+from holdfast.core.url import Url
+from holdfast.engines.contract import Engine
+from holdfast.io.contract import IO, Event
+from holdfast.primitives.lease import AsyncLost, Lost
+
+SNAPSHOT = Path(__file__).parent / "api.txt"
+FOR_ENGINES = (Engine, IO, Event, Url, Ticket, Standing, Place, Mode, TicketQueue)
+WIDTH = 100
+WITH = ("__enter__", "__exit__", "__aenter__", "__aexit__")
+
+
+def describe() -> str:
+    """The whole public face: for users, the tree of errors, for writers of engines."""
+    users = {name: getattr(holdfast, name) for name in holdfast.__all__}
+    reached = {cls.__name__: cls for cls in (Lost, AsyncLost)}  # as `lease.lost`
+    parts = [
+        ["# for users: import holdfast"],
+        *(_describe(name, thing) for name, thing in sorted({**users, **reached}.items())),
+        list(_error_tree()),
+        ["# for writers of engines: docs/engines/writing-your-own.md"],
+        *(_describe(f"{cls.__module__}.{cls.__name__}", cls) for cls in FOR_ENGINES),
+    ]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _describe(name: str, thing: Any) -> list[str]:
+    if not inspect.isclass(thing):
+        return [_called(f"def {name}", thing)]
+    if issubclass(thing, Enum):
+        return [f"enum {name}", *(f"    {member.name} = {member.value!r}" for member in thing)]
+    head = _called(f"class {name}", thing) if _made_by_users(thing) else f"class {name}"
+    members = sorted(_members(thing), key=lambda line: line.split("def ")[-1])
+    return [head, *("    " + line.replace("\n", "\n    ") for line in members)]
+
+
+def _made_by_users(cls: type) -> bool:
+    """Locks and leases come from a client, so how they are made is nobody's business."""
+    return issubclass(
+        cls, holdfast.Client | holdfast.AsyncClient | Exception | tuple
+    ) or is_dataclass(cls)
+
+
+def _members(cls: type) -> Iterator[str]:
+    """Attributes and methods that our own classes bring, and what makes one usable in a `with`."""
+    fields = inspect.signature(cls).parameters if _made_by_users(cls) else {}
+    ours = [base for base in cls.__mro__ if _is_ours(base)]
+    for base in ours:
+        for name, annotation in inspect.get_annotations(base).items():
+            if name not in fields and not name.startswith("_"):
+                yield f"{name}: {_plain(annotation)!r}"
+    for name in {name for base in ours for name in vars(base)}:
+        member = inspect.getattr_static(cls, name)
+        if name in fields or (name.startswith("_") and name not in WITH):
+            continue
+        if isinstance(member, property) and member.fget is not None:
+            yield f"{name}: {_plain(inspect.signature(member.fget).return_annotation)!r}"
+        elif isinstance(member, classmethod):
+            yield _called(f"classmethod def {name}", member.__func__)
+        elif inspect.isfunction(member):
+            kind = "async def" if inspect.iscoroutinefunction(member) else "def"
+            yield _called(f"{kind} {name}", member)
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.startswith("holdfast.")
+
+
+class _Text:
+    """What prints as it is, without quotes."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _plain(annotation: Any) -> Any:
+    if isinstance(annotation, ForwardRef):
+        annotation = annotation.__forward_arg__
+    return _Text(annotation) if isinstance(annotation, str) else annotation
+
+
+def _called(head: str, function: Callable[..., Any]) -> str:
+    """A signature as one would write it: in one line, or with a line for each parameter."""
+    signature = inspect.signature(function)
+    given = signature.parameters.values()
+    parameters = [each.replace(annotation=_plain(each.annotation)) for each in given]
+    signature = signature.replace(
+        parameters=parameters, return_annotation=_plain(signature.return_annotation)
+    )
+    line = head + str(signature)
+    if len(line) <= WIDTH:
+        return line
+    rows = [str(each) for each in parameters]
+    kinds = [each.kind for each in parameters]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        rows.insert(kinds.index(inspect.Parameter.KEYWORD_ONLY), "*")
+    inner = "".join(f"    {row},\n" for row in rows)
+    return f"{head}(\n{inner}){str(signature).rpartition(')')[2]}"
+
+
+def _error_tree(cls: type[HoldfastError] = HoldfastError, depth: int = 0) -> Iterator[str]:
+    if depth == 0:
+        yield "errors"
+    others = [base.__name__ for base in cls.__bases__ if not issubclass(base, HoldfastError)]
+    also = f" (also {', '.join(others)})" if depth and others else ""
+    yield "    " * (depth + 1) + cls.__name__ + also
+    children = [child for child in cls.__subclasses__() if _is_ours(child)]
+    for child in sorted(children, key=lambda child: child.__name__):
+        yield from _error_tree(child, depth + 1)
+
+
+def test_the_public_face_is_what_the_snapshot_says() -> None:
+    assert describe() == SNAPSHOT.read_text(), (
+        "the public API changed: if that is meant, run `python -m tests.test_api > tests/api.txt`"
+    )
+
+
+def test_every_error_is_public() -> None:
+    tree = {line.split()[0] for line in _error_tree()} - {"errors"}
+    assert tree == {name for name in holdfast.__all__ if _is_error(getattr(holdfast, name))}
+
+
+def _is_error(thing: Any) -> bool:
+    return inspect.isclass(thing) and issubclass(thing, Exception)
+
+
+def test_everything_public_has_a_docstring() -> None:
+    for name in holdfast.__all__:
+        thing = getattr(holdfast, name)
+        assert inspect.getdoc(thing), name
+        for member, function in inspect.getmembers(thing, inspect.isfunction):
+            if not member.startswith("_") and function.__module__.startswith("holdfast."):
+                assert inspect.getdoc(function), f"{name}.{member}"
+
+
+def test_errors_travel_between_processes() -> None:
+    """One that does not makes a multiprocessing.Pool wait for ever."""
+    told = {"name": "order:42", "reason": "expired", "outcome": "unknown"}
+    for name in holdfast.__all__:
+        cls = getattr(holdfast, name)
+        if _is_error(cls):
+            wanted = inspect.signature(cls).parameters.keys() & told.keys()
+            error = cls("what happened", **{key: told[key] for key in wanted})
+            error.add_note("besides")
+            copy = pickle.loads(pickle.dumps(error))
+            assert type(copy) is cls
+            assert str(copy) == "what happened"
+            assert vars(copy) == vars(error)
+
+
+if __name__ == "__main__":
+    print(describe(), end="")

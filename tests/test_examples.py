@@ -1,0 +1,54 @@
+"""The examples do what they say: each is run as a user would run it, and its outcome is read."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def outcome(name: str, folder: Path) -> str:
+    """Run an example, without arguments and in an empty folder, and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list(folder.iterdir()), "an example leaves nothing behind"
+    return done.stdout
+
+
+def test_a_cron_job_runs_once(tmp_path: Path) -> None:
+    lines = outcome("cron_job_once.py", tmp_path).splitlines()
+    assert " 1 built the report" in lines
+    assert lines[-1] == "11 runs, 1 build"
+
+
+def test_a_flash_sale_is_not_oversold(tmp_path: Path) -> None:
+    printed = outcome("flash_sale.py", tmp_path)
+    sold = [int(number) for number in re.findall(r"(\d+) sold of 40", printed)]
+    without, with_lock = sold
+    assert without > 40, "the example shows nothing if the stock is safe without a lock"
+    assert with_lock == 40
+
+
+def test_a_paused_worker_does_not_charge_twice(tmp_path: Path) -> None:
+    lines = outcome("double_payment.py", tmp_path).splitlines()
+    assert lines[0].startswith("  LeaseLost: the lease on 'order:42'")
+    assert lines[1] == "charges with the lock alone: 2"
+    assert re.fullmatch(r"  PermissionError: fence \d+ is stale", lines[2])
+    assert lines[3] == "charges with the fence, too: 1"
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_every_example_is_short_and_tested(example: Path) -> None:
+    text = example.read_text()
+    assert len(text.splitlines()) <= 80
+    assert f"Run it: python examples/{example.name}" in text
+    assert f'outcome("{example.name}", tmp_path)' in Path(__file__).read_text()

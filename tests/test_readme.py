@@ -1,0 +1,169 @@
+"""What the documentation shows is run, and what it names is there.
+
+Python blocks are programs of their own, each run in an empty folder. What one prints must be what the
+comment behind each `print(…)` says; there, `…` stands for anything, as does `e.g.` for any line. Shell
+blocks (`sh`) are run as well. What can't be run here is marked `console`, or `py` for a fragment.
+"""
+
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import holdfast
+from holdfast.engines import registry
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
+REDIS = "redis://localhost"
+
+
+class Block(NamedTuple):
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(language: str) -> Iterator[Block]:
+    for page in PAGES:
+        text = page.read_text()
+        for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+            if found[1] == language:
+                yield Block(page, text[: found.start()].count("\n") + 1, found[1], found[2])
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `holdfast` is installed, and in which nobody's own locks are touched."""
+    command = tmp_path / "bin" / "holdfast"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m holdfast "$@"\n')
+    command.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if name != "HOLDFAST_URL"}
+    return {
+        **kept,
+        "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+
+
+def run(
+    request: pytest.FixtureRequest, folder: Path, block: Block, *command: str, env: dict[str, str]
+) -> str:
+    text = block.text
+    if REDIS in text:
+        # A database of its own: names such as `nightly` may be in use by other tests.
+        text = text.replace(REDIS, request.getfixturevalue("redis_url") + "/9")
+    here = folder / "here"
+    here.mkdir()
+    done = subprocess.run(
+        [*command, text], cwd=here, env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, f"{block}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("block", list(blocks("python")), ids=str)
+def test_python_blocks_print_what_they_say(
+    request: pytest.FixtureRequest, tmp_path: Path, surroundings: dict[str, str], block: Block
+) -> None:
+    printed = run(request, tmp_path, block, sys.executable, "-c", env=surroundings).splitlines()
+    expected = re.findall(r"^ *print\(.*\) +# (.*)$", block.text, re.MULTILINE)
+    assert len(expected) == block.text.count("print("), "say behind each print what it prints"
+    assert len(printed) == len(expected), printed
+    for line, pattern in zip(printed, expected, strict=True):
+        assert pattern.startswith("e.g. ") or _fits(line, pattern), f"{line!r} is not {pattern!r}"
+
+
+def _fits(line: str, pattern: str) -> bool:
+    return re.fullmatch(re.escape(pattern).replace("…", ".+"), line) is not None
+
+
+@pytest.mark.parametrize("block", list(blocks("sh")), ids=str)
+def test_shell_blocks_run(
+    request: pytest.FixtureRequest, tmp_path: Path, surroundings: dict[str, str], block: Block
+) -> None:
+    printed = run(request, tmp_path, block, "bash", "-euc", env=surroundings)
+    for said in re.findall(r'echo "([^"$]*)', block.text):
+        assert said in printed
+
+
+def test_the_two_commands_are_there() -> None:
+    for command in ("run", "test"):
+        assert f"./{command} " in (ROOT / "README.md").read_text()
+        assert os.access(ROOT / command, os.X_OK)
+
+
+def test_the_table_of_promises_is_what_the_engines_declare() -> None:
+    rows = re.findall(r"^\|[^|]*\| `([^`]*)`[^|]*\| \*\*(\w+)\*\*", _readme(), re.MULTILINE)
+    for url, promise in rows:
+        assert holdfast.Client(url).traits.guarantee == promise, url
+    schemes = {url.partition("://")[0] for url, _ in rows}
+    assert schemes == {scheme for scheme in registry._BUILT_IN if not scheme.startswith("rediss")}
+
+
+def test_planned_engines_are_not_there_yet() -> None:
+    (planned,) = re.findall(r"\*Planned, not there yet:\*(.*?)\n\n", _readme(), re.DOTALL)
+    for scheme in re.findall(r"`([a-z]+)://`", planned):
+        with pytest.raises(holdfast.Unsupported):
+            holdfast.Client(f"{scheme}://localhost")
+
+
+def _readme() -> str:
+    return (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_map_of_the_code_names_what_is_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`(\w[\w./-]*(?:/[\w.-]*|\.py|\.md|\.toml))`", text)
+    assert len(paths) > 20
+    for path in paths:
+        places = (ROOT / path, ROOT / "src" / "holdfast" / path)
+        assert any(place.exists() for place in places), path
+
+
+def test_every_error_is_explained() -> None:
+    page = (ROOT / "docs" / "errors.md").read_text()
+    for name in holdfast.__all__:
+        thing = getattr(holdfast, name)
+        if isinstance(thing, type) and issubclass(thing, Exception):
+            assert f"`{name}`" in page
+
+
+def test_an_install_has_everything(tmp_path: Path) -> None:
+    """All that is not Python but belongs to the package, and what `pip install .` needs to know."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = zipfile.ZipFile(wheel).namelist()
+    source = ROOT / "src"
+    ours = [str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()]
+    wanted = [path for path in ours if "__pycache__" not in path and ".egg-info" not in path]
+    assert set(wanted) <= set(packed)
+    for kind in ("*.lua", "*.sql", "*/py.typed"):
+        assert fnmatch.filter(packed, kind), kind

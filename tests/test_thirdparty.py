@@ -1,0 +1,91 @@
+"""Engines of other packages: found by their entry point, and used as if they were ours.
+
+The package is tests/thirdparty, which docs/engines/writing-your-own.md shows in full. Here it is
+put on the path of a new process, as an installer would put it there.
+"""
+
+import configparser
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "tests" / "thirdparty"
+
+SYNC = """
+import holdfast
+with holdfast.Client("acme://{folder}/locks") as client, client.lock("x") as lease:
+    print(client.traits.guarantee, lease.fence > 0, client.names())
+"""
+
+ASYNC = """
+import asyncio, holdfast
+
+async def main():
+    async with holdfast.AsyncClient("acme://{folder}/locks") as client:
+        async with client.lock("x") as lease:
+            waiting = asyncio.create_task(client.lock("x").acquire())
+            while not (await client.inspect("x")).waiting:
+                await asyncio.sleep(0.01)
+        later = await waiting
+        print(later.fence > lease.fence)
+        await later.release()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder as site-packages would be after `pip install acme-locks`."""
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    shutil.copy(PACKAGE / "acme_locks.py", tmp_path)
+    information = tmp_path / f"acme_locks-{project['version']}.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    entry_points = configparser.ConfigParser()
+    entry_points.read_dict(project["entry-points"])
+    with (information / "entry_points.txt").open("w") as file:
+        entry_points.write(file)
+    return tmp_path
+
+
+def python(site: Path, *arguments: str) -> str:
+    path = os.pathsep.join([str(site), str(ROOT / "src")])
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_blocking_program_can_use_it(installed: Path) -> None:
+    program = SYNC.format(folder=installed)
+    assert python(installed, "-c", program) == "efficiency True ['x']"
+
+
+def test_an_asyncio_program_can_use_it(installed: Path) -> None:
+    program = ASYNC.format(folder=installed)
+    assert python(installed, "-c", program) == "True"
+
+
+def test_the_command_line_can_use_it(installed: Path) -> None:
+    run = ("-m", "holdfast", "run", "x", "--url", f"acme://{installed}/locks", "--", "printenv")
+    assert python(installed, *run, "HOLDFAST_NAME") == "x"
+
+
+def test_the_documentation_shows_this_very_package() -> None:
+    page = (ROOT / "docs" / "engines" / "writing-your-own.md").read_text()
+    for name in ("acme_locks.py", "pyproject.toml"):
+        assert (PACKAGE / name).read_text() in page, name

@@ -1,0 +1,109 @@
+"""Locks in one pickled file, for the processes of one machine: slow, but a complete engine."""
+
+from __future__ import annotations
+
+import fcntl
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.core.errors import EngineError
+from holdfast.core.names import matches
+from holdfast.core.queue import TicketQueue
+from holdfast.core.ticket import Inspection, Standing, Ticket
+from holdfast.core.url import Url
+from holdfast.engines.contract import Engine, Traits
+from holdfast.io.contract import IO
+
+T = TypeVar("T")
+
+
+class Queues(dict[str, TicketQueue]):
+    """`TicketQueue` is the contract as a runnable model: one for each name."""
+
+    def __missing__(self, name: str) -> TicketQueue:
+        return self.setdefault(name, TicketQueue(name))
+
+
+class AcmeEngine(Engine):
+    """Reads the file, acts, and writes it back, alone with it."""
+
+    traits = Traits(
+        guarantee="efficiency",
+        fencing="max(previous + 1, the wall clock in µs): falls if the file is lost and the clock set back",
+        clock="this machine's wall clock",
+        push=False,
+    )
+
+    def __init__(self, path: Path, io: IO) -> None:
+        self._path = path
+        self._io = io
+
+    async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
+        return await self._do(
+            timeout, lambda queues, now: queues[ticket.name].enter(ticket, now, if_free=if_free)
+        )
+
+    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
+        return await self._do(
+            timeout, lambda queues, now: [queues[each.name].renew(each, now) for each in tickets]
+        )
+
+    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
+        return await self._do(timeout, lambda queues, now: queues[ticket.name].leave(ticket, now))
+
+    async def park(self, ticket: Ticket, until: float) -> Standing | None:
+        # Nobody wakes us, hence push=False: sleep for a moment, and None says "look again".
+        await self._io.event().wait(min(0.05, until - self._io.now()))
+        return None
+
+    async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
+        return await self._do(timeout, lambda queues, now: queues[name].inspect(now, limit))
+
+    async def names(self, pattern: str, *, timeout: float) -> list[str]:
+        def in_use(queues: Queues, now: float) -> list[str]:
+            return [name for name, queue in queues.items() if queue.inspect(now, 0).holders]
+
+        return sorted(n for n in await self._do(timeout, in_use) if matches(n, pattern))
+
+    async def evict(self, name: str, *, timeout: float) -> bool:
+        return await self._do(timeout, lambda queues, now: queues[name].evict(now))
+
+    async def close(self) -> None:
+        pass
+
+    async def _do(self, timeout: float, act: Callable[[Queues, float], T]) -> T:
+        # What may block goes through io.call, which in asyncio is a thread of its own.
+        return await self._io.call(self._transact, self._io.now() + timeout, act)
+
+    def _transact(self, deadline: float, act: Callable[[Queues, float], T]) -> T:
+        try:
+            with self._path.with_suffix(".lock").open("w") as alone:
+                self._lock(alone.fileno(), deadline)
+                queues = pickle.loads(self._path.read_bytes()) if self._path.exists() else Queues()
+                result = act(queues, time.time())
+                draft = self._path.with_suffix(".draft")
+                draft.write_bytes(pickle.dumps(queues))
+                draft.replace(self._path)  # all of it or nothing, even if we are killed here
+                return result
+        except OSError as error:  # the one place where foreign errors become ours
+            raise EngineError(f"can't use {self._path}: {error}", outcome="not applied") from error
+
+    def _lock(self, descriptor: int, deadline: float) -> None:
+        while True:
+            try:
+                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if self._io.now() > deadline:
+                    raise
+                time.sleep(0.001)
+
+
+def open_acme(url: Url, io: IO) -> AcmeEngine:
+    """`acme:///folder/file`. Does no I/O: a client can be made while its server is away."""
+    url.only()  # no options: a misspelt one must not be ignored
+    if url.hosts or not url.path.strip("/"):
+        raise ValueError(f"{url}: name a file, e.g. acme:///tmp/locks")
+    return AcmeEngine(Path(url.path), io)

@@ -20,9 +20,10 @@ from holdfast.io.contract import IO
 from holdfast.primitives.keeper import REQUEST_TIMEOUT, Keeper
 from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
-from holdfast.primitives.locked import F, async_locked, locked
+from holdfast.primitives.locked import AsyncDecorator, Decorator, async_locked, locked
 
 K = TypeVar("K", bound=BaseLock[Any])
+R = TypeVar("R")
 
 DEFAULT_TTL = 30.0
 
@@ -147,11 +148,12 @@ class Client(_BaseClient[Lock]):
         `timeout`: how long to wait in a `with`. `on_lost` is called with the lease when it is lost."""
         return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose)
 
-    def locked(self, name: str, **options: Any) -> Callable[[F], F]:
+    def locked(self, name: str, **options: Any) -> Decorator[R]:
         """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
 
         The name is filled in from the call's arguments; a `lease` parameter gets the lease.
         """
+        self.lock("any name", **options)  # a misspelt option is noticed here
         return locked(name, lambda filled: self.lock(filled, **options))
 
     def inspect(self, name: str, *, limit: int = 100) -> Inspection:
@@ -210,8 +212,9 @@ class AsyncClient(_BaseClient[AsyncLock]):
         when the lease is lost, and turns that cancellation into `LeaseLost`."""
         return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose)
 
-    def locked(self, name: str, **options: Any) -> Callable[[F], F]:
+    def locked(self, name: str, **options: Any) -> AsyncDecorator[R]:
         """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""
+        self.lock("any name", **options)  # a misspelt option is noticed here
         return async_locked(name, lambda filled: self.lock(filled, **options))
 
     async def inspect(self, name: str, *, limit: int = 100) -> Inspection:

@@ -39,7 +39,10 @@ def check_timeout(timeout: float | None) -> float:
 def _number(what: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what} must be a number of seconds, not {type(value).__name__}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # an int beyond all floats
+        return math.inf if value > 0 else -math.inf
 
 
 def deadline(sent: float, ttl: float) -> float:

@@ -4,7 +4,7 @@
     ├─ LockTimeout (also TimeoutError)   waited, did not get it
     ├─ LeaseLost                         was held, can't be trusted any more
     ├─ WouldDeadlock                     the same caller asked twice
-    ├─ Unsupported                       this engine or set-up can't do that; at construction
+    ├─ Unsupported                       this engine or set-up can't do that
     ├─ UnsafeEngine                      a correctness lock was asked of an engine that can't give it
     └─ EngineError                       the engine failed, and whether the request was applied
 
@@ -14,7 +14,9 @@ right (an empty name, a negative ttl) are a plain `ValueError` or `TypeError`, a
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
+
+from holdfast.core.ticket import Contender
 
 Outcome = Literal["not applied", "unknown"]
 
@@ -26,9 +28,28 @@ class HoldfastError(Exception):
         super().__init__(message)
         self.name = name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors travel between processes, and by default pickle would call the class with the
+        # message alone, which fails for some: a multiprocessing.Pool then hangs for ever.
+        return _restored, (type(self), self.args, vars(self))
+
+
+def _restored(kind: type[HoldfastError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(state)
+    return error
+
 
 class LockTimeout(HoldfastError, TimeoutError):
-    """The lock is held by someone else and the caller was not willing to wait any longer."""
+    """The lock is held by someone else and the caller was not willing to wait any longer.
+
+    `holder` is who held it then, if the engine could still tell.
+    """
+
+    def __init__(self, message: str, *, name: str, holder: Contender | None = None) -> None:
+        super().__init__(message, name=name)
+        self.holder = holder
 
 
 class LeaseLost(HoldfastError):

@@ -39,5 +39,5 @@ def check_name(name: str) -> str:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a name fits a shell-like pattern: `*`, `?` and `[abc]`, in any case the same on every engine."""
+    """Whether a name fits a shell-like pattern: `*`, `?` and `[abc]`, alike on every engine."""
     return fnmatchcase(name, unicodedata.normalize("NFC", pattern))

@@ -43,7 +43,8 @@ class TicketQueue:
             self.fence = max(self.fence + 1, int(now * 1e6))
             entry = self._entries[ticket.id] = _Entry(ticket, self.fence, now, now + ticket.ttl)
         entry.ticket = ticket
-        entry.expires = now + ticket.ttl
+        # Never sooner than promised before: this may be an old request with a shorter ttl.
+        entry.expires = max(entry.expires, now + ticket.ttl)
         self._admit(now, asking=ticket.id)
         return self._standing(entry, now)
 

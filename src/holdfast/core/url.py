@@ -29,7 +29,20 @@ class Url:
                 "a lock URL must look like scheme://…, e.g. sqlite:///locks.db or redis://localhost"
             )
         # urlsplit knows one host only, so the list of hosts is split here.
-        parts = urlsplit(text)
+        try:
+            parts = urlsplit(text)
+        except ValueError:  # its message may quote the password
+            raise ValueError(f"{scheme}://…: this is not a well-formed URL; check its host") from None
+        if parts.scheme != scheme.lower():
+            raise ValueError(
+                "a lock URL must begin with a scheme of letters, digits, '+', '-' and '.'"
+            )
+        if "@" not in parts.netloc and parts.netloc and "@" in text:
+            # Else the rest of the password would be taken for a path, and shown.
+            raise ValueError(
+                f"{scheme}://…: an '@' stands behind a '/', '?' or '#': if these belong to the "
+                "password, write them as %2F, %3F and %23"
+            )
         credentials, _, hostlist = parts.netloc.rpartition("@")
         user, _, password = credentials.partition(":")
         return cls(

@@ -97,10 +97,13 @@ class Server(ABC):
         first_time = self.port == 0
         for _ in range(10):  # somebody else may have been quicker to the port
             if first_time:
-                self.port = free_port()
+                self._choose_ports()
             if self._launch():
                 return self
         raise AssertionError(f"cannot start {self.command()}:\n{self._log().read_text()[-2000:]}")
+
+    def _choose_ports(self) -> None:
+        self.port = free_port()
 
     def _launch(self) -> bool:
         with self._log().open("ab") as log:
@@ -184,6 +187,11 @@ class RedisServer(Server):
             parts = value.split() if isinstance(value, str) else [str(value)]
             words += [f"--{name}", *(parts or [""])]
         return words
+
+    def _choose_ports(self) -> None:
+        super()._choose_ports()
+        if "cluster-enabled" in self.settings:  # by default 10,000 above the port: may not be free
+            self.settings["cluster-port"] = free_port()
 
     def _listener(self) -> dict[str, Setting]:
         if not self.tls:
@@ -395,7 +403,6 @@ class ClusterSet(ServerSet):
                     self.folder / f"node-{n}",
                     binary=self.binary,
                     cluster_enabled="yes",
-                    cluster_port=free_port(),  # by default 10,000 above the port: may not be free
                     cluster_node_timeout=2000,
                 )
             )

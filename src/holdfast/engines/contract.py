@@ -10,7 +10,8 @@ Rules that hold for every operation:
 - **One round trip**, and no more work as the queue grows, beyond a logarithm.
 - **Within `timeout` seconds** it answers or raises `EngineError`, whose `outcome` is "not applied"
   only if the engine can't have acted. It never retries behind the caller's back.
-- **Time is the engine's**: a ticket expires `ttl` seconds after the engine last heard of it.
+- **Time is the engine's**: a ticket expires `ttl` seconds after the engine last heard of it, and
+  never sooner than was promised before: a late request with a shorter ttl takes no time away.
 - **Cancelled at any await**, it leaves no connection and no task behind; the caller then sends `leave`.
 """
 

@@ -55,10 +55,12 @@ class BlockingIO(IO):
 
     def __init__(self) -> None:
         self.random = Random()
-        self.verify = Origin().verify  # type: ignore[method-assign]  # one call less on the hot path
+        # Not methods but what they would call: one call less, each time, on the hot path.
+        self.now = clock.now  # type: ignore[method-assign]
+        self.caller = threading.current_thread  # type: ignore[method-assign]
+        self.verify = Origin().verify  # type: ignore[method-assign]
 
-    def now(self) -> float:
-        return clock.now()
+    def now(self) -> float: ...  # type: ignore[empty-body]
 
     def event(self) -> Event:
         return _Event()
@@ -72,8 +74,7 @@ class BlockingIO(IO):
     async def shield(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return await coroutine
 
-    def caller(self) -> object:
-        return threading.current_thread()
+    def caller(self) -> object: ...
 
     def verify(self) -> None: ...
 

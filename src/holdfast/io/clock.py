@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
+
+now: Callable[[], float]
+"""Seconds on a clock that never jumps. Looked at a dozen times per lock, hence no function of ours."""
 
 if sys.platform == "linux":
     # The monotonic clock stands still while the machine sleeps; a lease does not.
-    def now(_clock: int = time.CLOCK_BOOTTIME) -> float:
-        """Seconds since boot, sleep included."""
-        return time.clock_gettime(_clock)
+    now = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 else:
     now = time.monotonic

@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.core.backoff import Backoff
 from holdfast.core.durations import deadline
-from holdfast.core.errors import EngineError
+from holdfast.core.errors import EngineError, HoldfastError
 from holdfast.core.lease import LeaseState, state_of
 from holdfast.core.ticket import Place, Standing, Ticket
 from holdfast.engines.contract import Engine
@@ -25,6 +25,9 @@ log = logging.getLogger("holdfast")
 
 RENEW_AT = 1 / 3
 """The part of its ttl after which a ticket is renewed: two more tries fit before it expires."""
+
+_SLACK = RENEW_AT / 10
+"""The part of its ttl by which a renewal may be early, to go along with others in one request."""
 
 RELEASED = "released"
 EXPIRED = "its ttl passed without a renewal that the engine confirmed"
@@ -42,24 +45,32 @@ _IDLE = 10.0
 """Seconds without work after which the keeper ends itself; the next ticket starts it again."""
 
 
+_UNORDERED = 0.0
+"""The key of the wheel that is not in order of due time; no ttl is 0."""
+
+
 class Kept:
     """A ticket that the keeper renews, and all that is known of it."""
 
     __slots__ = (
         "abandoned",
         "admitted",
+        "answered",
         "caller",
         "deadline",
         "depth",
         "due",
         "event",
         "fence",
+        "heard",
         "on_lost",
         "place",
         "reason",
         "recheck_at",
         "suspended",
         "ticket",
+        "unanswered",
+        "wheel",
     )
 
     def __init__(self, ticket: Ticket, caller: object) -> None:
@@ -70,23 +81,41 @@ class Kept:
         self.place = Place.GONE
         self.admitted = False
         self.suspended = False
+        self.unanswered = 0
         self.reason: str | None = None
         self.deadline = -math.inf
+        self.heard = self.answered = -math.inf
         self.recheck_at = math.inf
         self.due = math.inf
+        self.wheel: float | None = None
         self.depth = 1
         self.event: Event | None = None
         self.on_lost: Sequence[Callable[[], Any]] = ()
 
-    def learn(self, standing: Standing, sent: float) -> None:
-        """Take in an engine's answer to a request that was sent at `sent`."""
+    def learn(self, standing: Standing, sent: float, now: float) -> str | None:
+        """Take in an engine's answer to a request that was sent at `sent`.
+
+        Says why the lease is lost, if it is: it is too late, or the ticket is gone, or a failover
+        has taken back what admitted it, or a late copy of an old request has put it into the queue
+        again after it was taken out.
+        """
+        if self.admitted and now >= self.deadline:
+            return EXPIRED
+        if self.admitted and (standing.place is not Place.ADMITTED or standing.fence != self.fence):
+            # Two requests that were under way together may have been carried out in either order.
+            return EVICTED if sent >= self.answered else None
+        if sent < self.heard:
+            return None  # something newer is known already
+        self.heard, self.answered = sent, now
         self.place = standing.place
         if standing.place in (Place.ADMITTED, Place.WAITING):
             self.fence = standing.fence
-            self.abandoned = standing.abandoned
+            if standing.place is Place.ADMITTED:
+                self.abandoned = standing.abandoned
             self.deadline = deadline(sent, self.ticket.ttl)
             self.recheck_at = sent + standing.recheck
             self.suspended = False
+        return None
 
     def state(self, now: float) -> LeaseState:
         return state_of(now, self.deadline, suspended=self.suspended, lost=self.reason is not None)
@@ -95,12 +124,13 @@ class Kept:
 class _Doomed:
     """A ticket that must not stay in its queue, and until when to try."""
 
-    __slots__ = ("backoff", "due", "ticket", "until")
+    __slots__ = ("backoff", "certain", "due", "ticket", "until")
 
-    def __init__(self, ticket: Ticket, now: float, due: float, backoff: Backoff) -> None:
-        self.ticket = ticket
+    def __init__(self, kept: Kept, now: float, due: float, backoff: Backoff) -> None:
+        self.ticket = kept.ticket
+        self.certain = not kept.unanswered
         self.due = due
-        self.until = now + ticket.ttl
+        self.until = now + kept.ticket.ttl
         self.backoff = backoff
 
 
@@ -112,28 +142,57 @@ class Keeper:
         self.io = io
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         # By ttl, each in order of due time: with one ttl, whoever was renewed last is due last.
+        # Those that are out of order, because a renewal failed, have a wheel of their own.
         self._wheel: dict[float, OrderedDict[str, Kept]] = {}
         self._mine: dict[tuple[str, object], Kept] = {}
         self._doomed: dict[str, _Doomed] = {}
         self._alarm: Event | None = None
         self._task: Task | None = None
         self._sleeping_until = -math.inf
+        self._pace = math.inf
+        self._busy_until = -math.inf
+        self._sweeper: Task | None = None
+        self._sweep: Event | None = None
         self._closing = False
 
     # --- what the primitives call; none of these waits
 
+    def verify(self) -> None:
+        """Raise unless this client may be used here and now."""
+        self.io.verify()
+        if self._closing:
+            raise HoldfastError("this client is closed: make a new one")
+
     def keep(self, kept: Kept) -> None:
-        """Renew this ticket from now on."""
+        """Renew this ticket from now on, unless it has ended already."""
         with self._mutex:
+            if kept.reason is not None:
+                return
             if kept.admitted:
                 self._mine[kept.ticket.name, kept.caller] = kept
-            self._arm(kept, self.io.now() + kept.ticket.ttl * RENEW_AT)
-        self._rouse(kept.due)
+            if kept.wheel is None:
+                ttl, late = kept.ticket.ttl, self.io.now() - kept.heard
+                due = kept.heard + ttl * RENEW_AT
+                self._arm(kept, due, ttl if late < ttl * _SLACK else _UNORDERED)
+            else:  # it has been renewed while it waited
+                kept.due = min(kept.due, kept.deadline)
+        self._rouse(kept)
 
     def forget(self, kept: Kept) -> bool:
         """Renew it no more; False if that was so already."""
         with self._mutex:
             return self._forget(kept)
+
+    def change(self, kept: Kept, ttl: float) -> None:
+        """Ask for another ttl from now on."""
+        with self._mutex:
+            kept.ticket = kept.ticket._replace(ttl=ttl)
+            now = self.io.now()
+            # Until the engine has confirmed it, count on the shorter of the two.
+            kept.deadline = min(kept.deadline, deadline(now, ttl))
+            if kept.wheel is not None:
+                self._arm(kept, min(kept.due, now + ttl * RENEW_AT), _UNORDERED)
+        self._rouse(kept)
 
     def held_by(self, name: str, caller: object) -> Kept | None:
         """The lease that this caller holds on a name."""
@@ -153,9 +212,7 @@ class Keeper:
                 return
             kept.reason = reason
             self._forget(kept)
-        log.warning("lease on %r was lost: %s", kept.ticket.name, reason)
-        if reason is not EVICTED:
-            self.doom(kept.ticket)  # a renewal may still be under way and reach the engine
+        self.doom(kept)  # a request may still be under way and reach the engine
         if kept.event is not None:
             kept.event.set()
         for callback in kept.on_lost:
@@ -163,27 +220,32 @@ class Keeper:
                 callback()
             except Exception:
                 log.exception("the on_lost callback for %r failed", kept.ticket.name)
+        log.warning("lease on %r was lost: %s", kept.ticket.name, reason)
 
-    def doom(self, ticket: Ticket, after: float = 0.0) -> None:
+    def doom(self, kept: Kept) -> None:
         """Take this ticket out of its queue, in the background, however long the engine is away.
 
         It is done when the engine says that it took it out, or when the ttl has passed: an answer
-        "not there" may be overtaken by the request that puts it there.
+        "not there" may be overtaken by the request that puts it there. So may any answer, as long
+        as there is a request to join the queue of which nothing was heard.
         """
-        now = self.io.now()
-        backoff = Backoff(0.05, max(0.05, ticket.ttl / 4), self.io.random)
-        with self._mutex:
-            self._doomed[ticket.id] = _Doomed(ticket, now, now + after, backoff)
-        self._rouse(now + after)
+        self._condemn(kept, 0.0)
+        self._start_sweeper()
 
     # --- what the primitives await
 
-    async def discard(self, ticket: Ticket) -> None:
-        """Take this ticket out of its queue: at once if the engine answers, else in the background."""
+    async def discard(self, kept: Kept, patience: float) -> None:
+        """Take this ticket out of its queue: now if the engine answers, else in the background."""
+        ticket = kept.ticket
         self.engine.unpark(ticket)
         # First of all, so that a second cancellation can't lose it; but leave the first try to us.
-        self.doom(ticket, after=REQUEST_TIMEOUT)
-        await self.io.shield(self._drop(ticket.id))
+        self._condemn(kept, patience)
+        try:
+            if patience:
+                await self.io.shield(self._drop(ticket.id, timeout=patience))
+        finally:
+            if ticket.id in self._doomed:
+                self._start_sweeper()
 
     async def close(self) -> None:
         """Stop renewing and give back what can be given back."""
@@ -192,44 +254,61 @@ class Keeper:
             leases = [kept for wheel in self._wheel.values() for kept in wheel.values()]
         for kept in leases:
             self.lose(kept, "its client was closed")
-        if self._alarm is not None:
-            self._alarm.set()
-        if self._task is not None:
-            await self._task.join()
+        for event, task in (self._alarm, self._task), (self._sweep, self._sweeper):
+            if event is not None:
+                event.set()
+            if task is not None:
+                await task.join()
         for id in list(self._doomed):
             if not await self._drop(id):
                 break  # the engine does not answer: what is left there ends with its ttl
 
     # --- the background
 
-    def _arm(self, kept: Kept, due: float) -> None:
-        kept.due = due
-        wheel = self._wheel.get(kept.ticket.ttl)
+    def _arm(self, kept: Kept, due: float, key: float) -> None:
+        if kept.wheel != key:
+            self._disarm(kept)
+        wheel = self._wheel.get(key)
         if wheel is None:
-            wheel = self._wheel[kept.ticket.ttl] = OrderedDict()
+            wheel = self._wheel[key] = OrderedDict()
+        kept.due, kept.wheel = due, key
         wheel[kept.ticket.id] = kept
         wheel.move_to_end(kept.ticket.id)
+
+    def _disarm(self, kept: Kept) -> bool:
+        key, kept.wheel = kept.wheel, None
+        if key is None:
+            return False
+        wheel = self._wheel[key]
+        del wheel[kept.ticket.id]
+        if not wheel:
+            del self._wheel[key]
+        return True
 
     def _forget(self, kept: Kept) -> bool:
         key = kept.ticket.name, kept.caller
         if self._mine.get(key) is kept:
             del self._mine[key]
-        wheel = self._wheel.get(kept.ticket.ttl)
-        if wheel is None or wheel.pop(kept.ticket.id, None) is None:
-            return False
-        if not wheel:
-            del self._wheel[kept.ticket.ttl]
-        return True
+        return self._disarm(kept)
 
-    def _rouse(self, due: float) -> None:
+    def _rouse(self, kept: Kept) -> None:
         with self._mutex:
             if self._closing:
                 return
             if self._task is None:
                 self._alarm = self.io.event()
                 self._task = self.io.spawn(self._run(), "holdfast-keeper")
-            elif due < self._sleeping_until and self._alarm is not None:
+            elif kept.due < self._sleeping_until and self._alarm is not None:
                 self._alarm.set()
+            self._pace = min(self._pace, kept.ticket.ttl * RENEW_AT)
+            if kept.admitted and kept.deadline < self._busy_until:
+                self.io.spawn(self._watch(kept), "holdfast-watch")
+
+    async def _watch(self, kept: Kept) -> None:
+        """Tell a lease's end in time, though the keeper waits for an answer that may come later."""
+        await self.io.event().wait(kept.deadline - self.io.now())
+        if kept.wheel is not None and kept.deadline <= self.io.now():
+            self.lose(kept, EXPIRED)
 
     async def _run(self) -> None:
         assert self._alarm is not None
@@ -237,14 +316,12 @@ class Keeper:
         while not self._closing:
             self._alarm.clear()
             now = self.io.now()
-            batch, wake, first = self._survey(now)
+            batch, wake, patience = self._survey(now)
             if batch:
-                # A lease must be declared lost at its deadline, not when a hanging request gives up.
-                await self._renew(batch, timeout=min(REQUEST_TIMEOUT, first - now))
-            for id in [id for id, doomed in list(self._doomed.items()) if doomed.due <= now]:
-                await self._drop(id)
-            if batch:
-                idle_since = now
+                self._busy_until = now + patience
+                await self._renew(batch, timeout=patience)
+                self._busy_until = -math.inf
+                idle_since = self.io.now()
                 continue
             if wake < math.inf:
                 idle_since = now
@@ -255,34 +332,77 @@ class Keeper:
 
     def _retire(self) -> bool:
         with self._mutex:
-            if self._wheel or self._doomed:
+            if self._wheel:
                 return False
             self._task = None
             return True
 
+    def _condemn(self, kept: Kept, after: float) -> None:
+        now, ticket = self.io.now(), kept.ticket
+        backoff = Backoff(0.05, max(0.05, ticket.ttl / 4), self.io.random)
+        with self._mutex:
+            self._doomed[ticket.id] = _Doomed(kept, now, now + after, backoff)
+
+    def _start_sweeper(self) -> None:
+        with self._mutex:
+            if self._closing:
+                return
+            if self._sweeper is None:
+                self._sweep = self.io.event()
+                self._sweeper = self.io.spawn(self._run_sweeper(), "holdfast-sweeper")
+            elif self._sweep is not None:
+                self._sweep.set()
+
+    async def _run_sweeper(self) -> None:
+        """Take out doomed tickets as long as there are any: apart, for leases come first."""
+        assert self._sweep is not None
+        while not self._closing:
+            self._sweep.clear()
+            with self._mutex:
+                if not self._doomed:
+                    self._sweeper = None
+                    return
+                id, doomed = min(self._doomed.items(), key=lambda item: item[1].due)
+            wait = doomed.due - self.io.now()
+            if wait > 0:
+                await self._sweep.wait(wait)
+            else:
+                await self._drop(id)
+
     def _survey(self, now: float) -> tuple[list[Kept], float, float]:
-        """What to renew, when to look again, and the first deadline; what is past its own is lost."""
+        """What to renew, when to look again, and how long a request may take now.
+
+        What is past its deadline is lost: at that moment, not when a request that hangs gives up.
+        Nor may such a request use up the time in which others are to be renewed.
+        """
         batch: list[Kept] = []
         expired: list[Kept] = []
-        first = math.inf
+        patience = REQUEST_TIMEOUT
         with self._mutex:
-            wake = min((doomed.due for doomed in self._doomed.values()), default=math.inf)
-            for ttl, wheel in self._wheel.items():
-                slack = ttl * RENEW_AT / 10  # what is due soon goes along in the same request
+            wake = math.inf
+            for key, wheel in self._wheel.items():
                 for kept in wheel.values():
-                    if kept.deadline > now:
-                        first = min(first, kept.deadline)
-                    if kept.due > now + slack:
+                    ttl = kept.ticket.ttl
+                    patience = min(patience, ttl * RENEW_AT)
+                    if kept.admitted and kept.deadline > now:
+                        patience = min(patience, kept.deadline - now)
+                    if kept.due > now + ttl * _SLACK:
                         wake = min(wake, kept.due)
+                        if key == _UNORDERED:
+                            continue
                         break
                     if kept.admitted and kept.deadline <= now:
                         expired.append(kept)
                     elif len(batch) < _BATCH:
                         batch.append(kept)
+            # A lock that was used just now is likely to be used again soon. Who sleeps no longer than
+            # its next lease could need does not have to be woken for that, each time anew.
+            wake = min(wake, now + self._pace)
+            self._pace = math.inf
             self._sleeping_until = wake
         for kept in expired:
             self.lose(kept, EXPIRED)
-        return batch, wake, first
+        return batch, wake, patience
 
     async def _renew(self, batch: list[Kept], *, timeout: float) -> None:
         sent = self.io.now()
@@ -293,51 +413,50 @@ class Keeper:
             log.warning("could not renew %d tickets: %s", len(batch), error)
             self._postpone(batch)
             return
-        gone: list[Kept] = []
+        lost: list[tuple[Kept, str]] = []
         unanswered: list[Kept] = []
+        now = self.io.now()
         with self._mutex:
             for kept, ticket, standing in zip(batch, tickets, standings, strict=True):
                 if standing is None:
                     unanswered.append(kept)
                     continue
-                wheel = self._wheel.get(ticket.ttl)
-                if wheel is None or wheel.get(ticket.id) is not kept or kept.ticket is not ticket:
+                if kept.wheel is None or kept.ticket is not ticket:
                     continue  # released, lost or changed while the request was under way
-                kept.learn(standing, sent)
-                if standing.place is Place.GONE and kept.admitted:
-                    gone.append(kept)
+                reason = kept.learn(standing, sent, now)
+                if reason is None:
+                    # An answer that could not be trusted leaves it due at once.
+                    key = ticket.ttl if kept.heard >= sent else _UNORDERED
+                    self._arm(kept, kept.heard + ticket.ttl * RENEW_AT, key)
                 else:
-                    self._arm(kept, sent + ticket.ttl * RENEW_AT)
-        for kept in gone:
-            self.lose(kept, EVICTED)
+                    lost.append((kept, reason))
+        for kept, reason in lost:
+            self.lose(kept, reason)
         self._postpone(unanswered)
 
     def _postpone(self, batch: list[Kept]) -> None:
         with self._mutex:
             now = self.io.now()
             jitter = 0.2 + 0.1 * self.io.random.random()
-            for kept in reversed(batch):  # each to the front: the order by due time stays
-                wheel = self._wheel.get(kept.ticket.ttl)
-                if wheel is None or wheel.get(kept.ticket.id) is not kept:
+            for kept in batch:
+                if kept.wheel is None:
                     continue
                 kept.suspended = True
-                kept.due = now + kept.ticket.ttl * RENEW_AT * jitter
-                if kept.admitted:
-                    kept.due = min(kept.due, kept.deadline)
-                wheel.move_to_end(kept.ticket.id, last=False)
+                due = now + kept.ticket.ttl * RENEW_AT * jitter
+                self._arm(kept, min(due, kept.deadline) if kept.admitted else due, _UNORDERED)
 
-    async def _drop(self, id: str) -> bool:
+    async def _drop(self, id: str, *, timeout: float = REQUEST_TIMEOUT) -> bool:
         """Try to take out a doomed ticket; False if the engine did not answer."""
         doomed = self._doomed.get(id)
         if doomed is None:
             return True
         answered, done = True, False
         try:
-            done = await self.engine.leave(doomed.ticket, timeout=REQUEST_TIMEOUT)
+            done = await self.engine.leave(doomed.ticket, timeout=timeout)
         except EngineError:
             answered = False
         now = self.io.now()
-        if done or now >= doomed.until:
+        if (done and doomed.certain) or now >= doomed.until:
             self._doomed.pop(id, None)
         else:
             doomed.due = now + doomed.backoff.next()

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core.durations import check_ttl
 from holdfast.core.errors import EngineError, LeaseLost
 from holdfast.core.lease import LeaseState
-from holdfast.core.ticket import Owner, Place
+from holdfast.core.ticket import Owner
 from holdfast.io.blocking import run
 from holdfast.primitives.keeper import (
     EVICTED,
@@ -39,7 +39,7 @@ class BaseLease:
 
     @property
     def fence(self) -> int:
-        """The fencing token: higher than that of every earlier lease on this name. Hand it to your storage."""
+        """The fencing token: higher than that of every earlier lease on this name. Give it to your storage."""
         return self._kept.fence
 
     @property
@@ -100,18 +100,19 @@ class BaseLease:
     async def _renew(self, ttl: float | None) -> None:
         self.check()
         keeper, kept = self._keeper, self._kept
-        keeper.forget(kept)
         if ttl is not None:
-            kept.ticket = kept.ticket._replace(ttl=check_ttl(ttl))
-        try:
-            sent = keeper.io.now()
-            (standing,) = await keeper.engine.renew([kept.ticket], timeout=REQUEST_TIMEOUT)
-            if standing is not None:
-                kept.learn(standing, sent)
-        finally:
-            keeper.keep(kept)
-        if kept.place is Place.GONE:
-            keeper.lose(kept, EVICTED)
+            keeper.change(kept, check_ttl(ttl))
+        sent = keeper.io.now()
+        (standing,) = await keeper.engine.renew([kept.ticket], timeout=REQUEST_TIMEOUT)
+        if standing is None:
+            raise EngineError(
+                f"could not renew {self.name!r}: its part of the engine did not answer",
+                outcome="unknown",
+                name=self.name,
+            )
+        reason = kept.learn(standing, sent, keeper.io.now())
+        if reason is not None:
+            keeper.lose(kept, reason)
         self.check()
 
     async def _release(self) -> None:
@@ -131,22 +132,32 @@ class BaseLease:
             there = await self._leave()
         except BaseException:
             keeper.finish(kept)
-            keeper.doom(kept.ticket)
+            keeper.doom(kept)
             raise
         if not there:
             keeper.lose(kept, EVICTED)
             raise self._lost(EVICTED)
         keeper.finish(kept)
+        if kept.unanswered:
+            keeper.doom(kept)  # a request to join the queue may still come, after this
 
     async def _leave(self) -> bool:
-        engine, ticket = self._keeper.engine, self._kept.ticket
+        engine, ticket, io = self._keeper.engine, self._kept.ticket, self._keeper.io
+        until = io.now() + REQUEST_TIMEOUT
         try:
             return await engine.leave(ticket, timeout=REQUEST_TIMEOUT)
-        except EngineError:
-            # Once more: if the first request did arrive, the ticket is not there any more, and it
-            # was ours until then, for the deadline had not passed.
-            await engine.leave(ticket, timeout=REQUEST_TIMEOUT)
-            return True
+        except EngineError as first:
+            # Once more, unless it hung: if the first request did arrive, the ticket is not there any
+            # more, and it was ours until then, for the deadline had not passed.
+            if io.now() >= until:
+                raise
+            try:
+                there = await engine.leave(ticket, timeout=until - io.now())
+            except EngineError as second:
+                if first.outcome == "unknown":
+                    second.outcome = "unknown"
+                raise
+            return there or first.outcome == "unknown"
 
 
 class Lost:
@@ -164,7 +175,7 @@ class Lost:
     def is_set(self) -> bool:
         """Whether the lease is lost, by this very moment's clock."""
         self._lease._notice()
-        return self._event.is_set()
+        return self._lease._kept.reason not in (None, RELEASED)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the lease is lost (True) or the timeout has passed (False)."""

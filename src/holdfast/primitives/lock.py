@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from holdfast.core.durations import check_timeout
 from holdfast.core.errors import EngineError, LockTimeout, WouldDeadlock
 from holdfast.core.ticket import Owner, Ticket
 from holdfast.io.blocking import run
-from holdfast.primitives.keeper import EXPIRED, REQUEST_TIMEOUT, Keeper, Kept
+from holdfast.primitives.keeper import EXPIRED, Keeper, Kept
 from holdfast.primitives.lease import AsyncLease, BaseLease, Lease, end
-from holdfast.primitives.waiting import new_id, obtain
+from holdfast.primitives.waiting import LEAST_TIMEOUT, new_id, obtain
 
 L = TypeVar("L", bound=BaseLease)
 
@@ -20,12 +20,17 @@ L = TypeVar("L", bound=BaseLease)
 class _Default:
     """Stands for "as given to lock()": None already means "wait for ever"."""
 
+    def __repr__(self) -> str:
+        return "<as given to lock()>"
+
 
 DEFAULT = _Default()
 
 
 class BaseLock(Generic[L]):
     """What a lock is, in both worlds: a recipe for leases. It holds nothing itself."""
+
+    _on_lost_words: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -39,6 +44,11 @@ class BaseLock(Generic[L]):
         on_lost: Callable[[L], Any] | Literal["cancel"] | None,
     ) -> None:
         check_timeout(timeout)
+        if not (on_lost is None or callable(on_lost) or on_lost in self._on_lost_words):
+            raise TypeError(
+                "on_lost must be a function that takes the lease, or with asyncio 'cancel', "
+                f"not {on_lost!r}"
+            )
         self.name = name
         self._keeper = keeper
         self._ttl = ttl
@@ -63,7 +73,7 @@ class BaseLock(Generic[L]):
 
     async def _obtain(self, timeout: float, *, waits: bool) -> Kept | None:
         keeper = self._keeper
-        keeper.io.verify()
+        keeper.verify()
         held = keeper.held_by(self.name, keeper.io.caller())
         if held is not None and self._reentrant:
             held.depth += 1
@@ -90,7 +100,7 @@ class BaseLock(Generic[L]):
             else f"{self.name!r} is not free"
         )
         try:
-            seen = await self._keeper.engine.inspect(self.name, limit=0, timeout=REQUEST_TIMEOUT)
+            seen = await self._keeper.engine.inspect(self.name, limit=0, timeout=LEAST_TIMEOUT)
         except EngineError:
             return LockTimeout(waited, name=self.name)
         if not seen.holders:
@@ -100,6 +110,7 @@ class BaseLock(Generic[L]):
         return LockTimeout(
             f"{waited}: held by {holder.owner} for {holder.since:.1f} s (fence {holder.fence}{ahead})",
             name=self.name,
+            holder=holder,
         )
 
     def _entered(self, lease: L) -> L:
@@ -136,6 +147,8 @@ class Lock(BaseLock[Lease]):
 
 class AsyncLock(BaseLock[AsyncLease]):
     """A lock on a name. Reusable, and safe to share between tasks."""
+
+    _on_lost_words = ("cancel",)
 
     async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""

@@ -9,7 +9,7 @@ from holdfast.core.errors import EngineError
 from holdfast.core.ticket import Place, Ticket
 from holdfast.primitives.keeper import RENEW_AT, REQUEST_TIMEOUT, Keeper, Kept
 
-_LEAST = 0.25
+LEAST_TIMEOUT = 0.25
 """Seconds that a request gets at the least: a caller in a hurry still wants a true answer."""
 
 
@@ -24,73 +24,96 @@ async def obtain(keeper: Keeper, ticket: Ticket, timeout: float) -> Kept | None:
     limit = io.now() + timeout
     kept = Kept(ticket, io.caller())
     try:
-        await _look(keeper, kept, limit, if_free=timeout == 0)
-        if kept.place is Place.REFUSED:
+        place = await _look(keeper, kept, limit, if_free=timeout == 0)
+        if place is Place.REFUSED:
+            if kept.unanswered:  # an earlier request may still come and find it free
+                keeper.doom(kept)
             return None
-        if not _holds(kept, io.now()) and not await _wait(keeper, kept, limit):
-            await _withdraw(keeper, kept)
+        if not _holds(kept, io.now()) and not await _wait(keeper, kept, place, limit):
+            await _withdraw(keeper, kept, LEAST_TIMEOUT)
             return None
+        keeper.verify()  # closed while we waited?
         keeper.engine.unpark(ticket)
+    except EngineError:
+        await _withdraw(keeper, kept, 0.0)  # it does not answer: don't let the caller wait for that
+        raise
     except BaseException:  # also a cancellation or a KeyboardInterrupt: the ticket may have arrived
-        await _withdraw(keeper, kept)
+        await _withdraw(keeper, kept, REQUEST_TIMEOUT)
         raise
     kept.admitted = True
+    kept.answered = io.now()  # what was asked before may still be answered "waiting"
     keeper.keep(kept)
     return kept
 
 
-async def _wait(keeper: Keeper, kept: Kept, limit: float) -> bool:
+async def _wait(keeper: Keeper, kept: Kept, place: Place, limit: float) -> bool:
     """Sleep in the queue until the ticket is admitted (True) or `limit` has come (False)."""
     io, engine, ticket = keeper.io, keeper.engine, kept.ticket
     backoff = Backoff(0.01, 0.25, io.random)
     keeper.keep(kept)  # waiting tickets are renewed too, or the queue would forget them
     while (now := io.now()) < limit:
+        keeper.verify()  # closed while we slept?
         # A push normally ends the sleep. If it is lost, the keeper's renewals still bring news,
         # and when the one ahead should have expired it is worth asking.
         until = min(limit, kept.recheck_at, now + ticket.ttl * RENEW_AT)
         try:
-            standing = await engine.park(ticket, until)
-            if standing is not None and standing.fence == kept.fence:
-                kept.place, kept.abandoned = standing.place, standing.abandoned
-                kept.recheck_at = io.now() + standing.recheck
-            woken = standing is None and io.now() < until
-            if woken or kept.place is Place.GONE or io.now() >= kept.recheck_at:
-                await _look(keeper, kept, limit)
-            if kept.place is Place.ADMITTED and not _holds(kept, io.now()):
-                await _look(keeper, kept, limit)  # this process slept too long: ask once more
+            if place is not Place.WAITING or kept.place is not Place.WAITING:
+                # Not in the queue any more, or admitted so long ago that it may be over already.
+                place = await _look(keeper, kept, limit)
+            else:
+                standing = await engine.park(ticket, until)
+                if standing is not None and standing.fence == kept.fence:
+                    kept.place, kept.abandoned = standing.place, standing.abandoned
+                    kept.recheck_at = io.now() + standing.recheck
+                elif not until <= io.now() < kept.recheck_at:
+                    place = Place.GONE  # not known any more
             backoff.reset()
         except EngineError:
             # The queue survives a short absence of the engine, but no ticket outlives its ttl.
             if io.now() >= kept.deadline:
                 raise
             await io.event().wait(min(backoff.next(), max(0.0, limit - io.now())))
-            kept.place = Place.GONE  # not known any more
+            place = Place.GONE
         if _holds(kept, io.now()):
             return True
     return False
 
 
-async def _look(keeper: Keeper, kept: Kept, limit: float, *, if_free: bool = False) -> None:
+async def _look(keeper: Keeper, kept: Kept, limit: float, *, if_free: bool = False) -> Place:
     """Ask where the ticket stands; joins the queue if it is not in it (any more)."""
+    now = keeper.io.now()
+    until = now + (
+        REQUEST_TIMEOUT if if_free else min(REQUEST_TIMEOUT, max(limit - now, LEAST_TIMEOUT))
+    )
     try:
-        await _enter(keeper, kept, limit, if_free=if_free)
+        return await _enter(keeper, kept, until, if_free=if_free)
     except EngineError:
         # Once more with the same id: it may be a connection that was cut while it lay idle, and if
-        # the first request did arrive, this one gets its answer.
-        await _enter(keeper, kept, limit, if_free=if_free)
+        # the first request did arrive, this one gets its answer. But not if the first one hung.
+        if keeper.io.now() >= until:
+            raise
+        return await _enter(keeper, kept, until, if_free=if_free)
 
 
-async def _enter(keeper: Keeper, kept: Kept, limit: float, *, if_free: bool) -> None:
+async def _enter(keeper: Keeper, kept: Kept, until: float, *, if_free: bool) -> Place:
     sent = keeper.io.now()
-    timeout = REQUEST_TIMEOUT if if_free else min(REQUEST_TIMEOUT, max(limit - sent, _LEAST))
-    standing = await keeper.engine.enter(kept.ticket, if_free=if_free, timeout=timeout)
-    kept.learn(standing, sent)
+    kept.unanswered += 1
+    try:
+        standing = await keeper.engine.enter(kept.ticket, if_free=if_free, timeout=until - sent)
+    except EngineError as error:
+        kept.unanswered -= error.outcome == "not applied"
+        if kept.unanswered:  # this one was not, but an earlier one may have been
+            error.outcome = "unknown"
+        raise
+    kept.unanswered -= 1
+    kept.learn(standing, sent, keeper.io.now())
+    return standing.place
 
 
 def _holds(kept: Kept, now: float) -> bool:
     return kept.place is Place.ADMITTED and now < kept.deadline
 
 
-async def _withdraw(keeper: Keeper, kept: Kept) -> None:
+async def _withdraw(keeper: Keeper, kept: Kept, patience: float) -> None:
     keeper.forget(kept)
-    await keeper.discard(kept.ticket)
+    await keeper.discard(kept, patience)

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import select
 import socket
+from contextlib import suppress
 from typing import Any
 
 import hiredis
 
-from holdfast.engines.redis.link import Link, Node, refused
-from holdfast.engines.redis.resp import MORE, Broken, Command, Login, greeting, pack, pushed, reader
+from holdfast.engines.redis.link import Link, Node
+from holdfast.engines.redis.resp import (
+    MORE,
+    NOT_REDIS,
+    Broken,
+    Command,
+    Login,
+    greeting,
+    pack,
+    pushed,
+    reader,
+    refusal,
+    said,
+)
 from holdfast.io import clock
 
 _IDLE_LINKS = 16
 """Links kept for the next request; more are closed when they come back."""
+
+_TRUSTED = 1.0
+"""Seconds after which an idle link is looked at before it is used: it may have been cut."""
+
+_HARDLY = 0.001
+"""Seconds by which a request may take longer than allowed: it is dear to give a socket another timeout."""
 
 
 class BlockingLink(Link):
@@ -22,64 +42,59 @@ class BlockingLink(Link):
         super().__init__()
         self._socket = sock
         self._reader = reader()
-        self._timeout = sock.gettimeout()
+        self._timeout = sock.gettimeout() or 0.0
         self.woken: dict[str, str] = {}
         self.broken = False
+        self.used_at = clock.now()
 
-    @classmethod
-    def connect(
-        cls, host: str, port: int, login: Login, timeout: float, *, scripts: bool
-    ) -> BlockingLink:
-        end = clock.now() + timeout
-        try:
-            sock = socket.create_connection((host, port), timeout=timeout)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if login.tls is not None:
-                sock = login.tls.wrap_socket(sock, server_hostname=host)
-        except OSError as error:
-            raise Broken(f"can't connect: {error}", "not applied") from error
-        link = cls(sock)
-        try:
-            commands = greeting(login, link.channel, scripts=scripts)
-            refused(
-                link._exchange(pack(commands), len(commands) - 1, max(0.001, end - clock.now()))
-            )
-        except Broken as error:
-            link.close()
-            raise Broken(str(error), "not applied") from error
-        except BaseException:
-            link.close()
-            raise
-        return link
+    def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
+        """Introduce ourselves; `Broken` if the server does not want us."""
+        commands = greeting(login, self.channel, scripts=scripts)
+        why = refusal(self._exchange(pack(commands), len(commands) - 1, timeout))
+        if why is not None:
+            raise why
 
     async def exchange(self, commands: list[Command], timeout: float) -> list[Any]:
         return self._exchange(pack(commands), len(commands), timeout)
 
     def _exchange(self, payload: bytes, count: int, timeout: float) -> list[Any]:
+        replies: list[Any] = []
+        self.used_at = clock.now()
         try:
-            if timeout != self._timeout:
+            if not timeout <= self._timeout < timeout + _HARDLY:
                 self._limit(timeout)
             self._socket.sendall(payload)
-            replies: list[Any] = []
-            while len(replies) < count:
-                reply = self._reader.gets()
-                if reply is MORE:
-                    self._receive()
-                elif isinstance(reply, hiredis.PushNotification):
-                    self._pushed(reply)
-                else:
+            while True:
+                self._receive()
+                while (reply := self._reader.gets()) is not MORE:
+                    if type(reply) is hiredis.PushNotification:
+                        self._pushed(reply)
+                        continue
                     replies.append(reply)
-            return replies
+                    if len(replies) == count:
+                        return replies
+                # A long answer comes in pieces, but all of them within the one timeout.
+                self._limit(self.used_at + timeout - clock.now())
         except TimeoutError as error:
             self.close()
             raise Broken(f"no answer within {timeout:.3g} s", "unknown") from error
         except (OSError, hiredis.HiredisError) as error:
+            words = self._last_words(replies)
             self.close()
-            raise Broken(_explain(error), "unknown") from error
+            raise Broken(words or _explain(error), "unknown") from error
         except BaseException:  # interrupted between request and reply: the link is out of step
             self.close()
             raise
+
+    def _last_words(self, replies: list[Any]) -> str | None:
+        """What the server said before it hung up, e.g. that it has too many clients."""
+        with suppress(OSError, hiredis.HiredisError):
+            self._limit(0)
+            self._receive()
+            replies.append(self._reader.gets())
+        return next(
+            (said(reply) for reply in replies if isinstance(reply, hiredis.ReplyError)), None
+        )
 
     def listen(self, waiter: str, timeout: float) -> str | None:
         """Block until a wake-up for a ticket arrives."""
@@ -105,6 +120,25 @@ class BlockingLink(Link):
             self.close()
             raise
 
+    def is_cut(self) -> bool:
+        """Whether the server has closed this link while it lay idle."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        try:  # what is there may also be a late wake-up, or TLS's own talk: hence a look past TLS
+            return bool(poll.poll(0)) and not socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
+        except OSError:
+            return True
+
+    def hang_up(self) -> None:
+        """End it from another thread: the one that reads from it wakes up and closes it.
+
+        To close it here would be wrong. The reader sleeps in poll(), which after waking looks at the
+        number of its file again, and that may belong to somebody else's socket by then.
+        """
+        self.broken = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self.broken = True
         self._socket.close()
@@ -127,7 +161,7 @@ class BlockingLink(Link):
 
 def _explain(error: Exception) -> str:
     if isinstance(error, hiredis.ProtocolError):
-        return "the server there does not speak Redis's protocol"
+        return NOT_REDIS
     return str(error) or type(error).__name__
 
 
@@ -139,19 +173,23 @@ class BlockingNode(Node):
         self._idle: list[BlockingLink] = []
 
     async def take(self, timeout: float, waiter: str = "") -> BlockingLink:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            scripts, self.loaded = not self.loaded, True
-            return BlockingLink.connect(self.host, self.port, self.login, timeout, scripts=scripts)
+        while True:
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                return self._connect(timeout)
+            if clock.now() - link.used_at < _TRUSTED or not link.is_cut():
+                return link
+            link.close()
 
     def give(self, link: Link, waiter: str = "") -> None:
         assert isinstance(link, BlockingLink)
         link.woken.clear()
         if link.broken:
+            link.close()
             # The others were cut by the same fault more often than not: don't fail once for each.
             self._drop_idle()
-        elif len(self._idle) < _IDLE_LINKS:
+        elif len(self._idle) < _IDLE_LINKS and not self._closed:
             self._idle.append(link)
         else:
             link.close()
@@ -160,9 +198,41 @@ class BlockingNode(Node):
         assert isinstance(link, BlockingLink)
         return link.listen(waiter, timeout)
 
+    def dismiss(self, link: Link, waiter: str) -> None:
+        assert isinstance(link, BlockingLink)
+        link.hang_up()
+
     async def close(self) -> None:
+        self._closed = True
         self._drop_idle()
 
+    def _connect(self, timeout: float) -> BlockingLink:
+        if self._closed:
+            raise Broken("the client was closed", "not applied")
+        end = clock.now() + timeout
+        sock: socket.socket | None = None
+        try:
+            sock = socket.create_connection((self.host, self.port), timeout=timeout)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self.login.tls is not None:
+                sock = self.login.tls.wrap_socket(sock, server_hostname=self.host)
+            link = BlockingLink(sock)
+            link.greet(self.login, max(0.001, end - clock.now()), scripts=not self.loaded)
+        except BaseException as error:
+            if sock is not None:
+                sock.close()
+            if isinstance(error, OSError):
+                raise self._unreachable(error) from error
+            if isinstance(error, Broken):
+                raise Broken(str(error), "not applied") from error
+            raise
+        self.loaded = True
+        return link
+
     def _drop_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        while True:  # other threads take and give meanwhile
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return

@@ -6,7 +6,6 @@ grows, lets a storage reject the holder that does not know it yet.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +16,15 @@ from holdfast.core.names import matches
 from holdfast.core.ticket import Contender, Inspection, Owner, Place, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
+from holdfast.engines.redis.advice import (
+    WRONG_NODE,
+    WRONG_SERVER,
+    explained,
+    first_word,
+    rejection,
+)
 from holdfast.engines.redis.blocking import BlockingNode
+from holdfast.engines.redis.keys import QUEUES, keys_of, name_of, tag_of
 from holdfast.engines.redis.link import Link, Node
 from holdfast.engines.redis.multiplexed import MultiplexedNode
 from holdfast.engines.redis.resp import (
@@ -30,33 +37,27 @@ from holdfast.engines.redis.resp import (
     Command,
     Login,
     Script,
+    forgotten,
 )
-from holdfast.engines.redis.topology import Cluster, MakeNode, Sentinel, Single, Topology, ask
+from holdfast.engines.redis.topology import (
+    Cluster,
+    MakeNode,
+    Sentinel,
+    Single,
+    Topology,
+    Unserved,
+    ask,
+)
+from holdfast.engines.redis.urls import OPTIONS, TLS_OPTIONS, database_of, tls_of
 from holdfast.io.contract import IO
-
-# What Redis says when it did not carry out a command, and what to do about it.
-_ADVICE = {
-    "WRONGPASS": "check the user and the password in the URL",
-    "NOAUTH": "the server wants a password: put it in the URL, redis://:password@host",
-    "NOPERM": "let the ACL user run scripts, publish and subscribe on holdfast:* keys and channels",
-    "READONLY": "this is a replica: use the master's address, or a redis+sentinel:// URL",
-    "LOADING": "the server is still loading its data: try again in a moment",
-    "MASTERDOWN": "the server lost its master: wait for the failover",
-    "CLUSTERDOWN": "the cluster is not complete: look at its nodes",
-    "TRYAGAIN": "the slot is moving between nodes: try again in a moment",
-    "MOVED": "this is a node of a cluster: use a redis+cluster:// URL",
-    "ASK": "the slot is moving between nodes: try again in a moment",
-    "OOM": "the server's memory is full: raise maxmemory, keep maxmemory-policy noeviction",
-    "MISCONF": "the server can't write to its disk: look at its log",
-    "BUSY": "a script blocks the server: look at it with SCRIPT KILL",
-    "NOREPLICAS": "too few replicas are in reach",
-}
-# After these the server is not what we took it for: look for the right one before the next request.
-_WRONG_SERVER = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK")
-
 
 _PLACES = tuple(Place)
 _BATCH = 500
+_HARDLY = 0.01
+
+
+_Parked = tuple[str, Node, Link]
+"""A ticket that waits: its name's tag, and where the wake-up will arrive."""
 
 
 class RedisEngine(Engine):
@@ -76,16 +77,19 @@ class RedisEngine(Engine):
         self._topology = topology
         self._where = where
         self._io = io
-        self._parked: dict[str, tuple[Node, Link]] = {}
+        self._parked: dict[str, _Parked] = {}
+        topology.on_news = self._resettle
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
-        tag = _tag(ticket.name)
+        tag = tag_of(ticket.name)
+        started = self._io.now()
         try:
-            node, link = await self._take(ticket, tag, timeout)
+            node, link = await self._take_for(ticket, tag, timeout)
+            timeout = self._left(timeout, started)
             waiting = False
             try:
                 command = ENTER.call(
-                    _keys(tag),
+                    keys_of(tag),
                     ticket.id,
                     _us(ticket.ttl),
                     link.channel,
@@ -97,68 +101,56 @@ class RedisEngine(Engine):
                 return standing
             finally:
                 if waiting:
-                    self._parked[ticket.id] = node, link
+                    self._parked[ticket.id] = tag, node, link
                 else:
                     node.give(link, ticket.id)
         except Broken as error:
             raise self._translated(error, ticket.name) from error
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        groups: dict[Node, list[int]] = {}
         standings: list[Standing | None] = [None] * len(tickets)
-        failure: Broken | None = None
-        try:
-            for index, ticket in enumerate(tickets):
-                node = await self._topology.node(_tag(ticket.name), timeout)
-                groups.setdefault(node, []).append(index)
-        except Broken as error:
-            raise self._translated(error, None) from error
-        for node, indexes in groups.items():
-            try:
-                await self._renew_at(node, tickets, indexes, standings, timeout)
-            except Broken as error:
-                self._topology.mistrust(node)
-                failure = error
-        if failure is not None and not any(standings):
-            raise self._translated(failure, None) from failure
+        started = self._io.now()
+        failures = await self._renew_round(tickets, standings, timeout)
+        if any(first_word(failure) == "MOVED" for failure in failures):
+            failures = await self._renew_round(tickets, standings, self._left(timeout, started))
+        if failures and not any(standings):
+            name = tickets[0].name if len(tickets) == 1 else None
+            raise self._translated(failures[0], name) from failures[0]
         return standings
 
     async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
         return bool(await self._ask(ticket.name, LEAVE, timeout, ticket.id))
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        node, link = self._parked[ticket.id]
+        parked = self._parked.get(ticket.id)
+        if parked is None:  # the link on which it waited broke meanwhile
+            return None
+        tag, node, link = parked
         try:
             wake_up = await node.listen(link, ticket.id, until - self._io.now())
         except Broken as error:
             self.unpark(ticket)
-            self._topology.mistrust(node)
+            if not self._topology.moved(tag, node):
+                self._topology.mistrust(node)
             raise self._translated(error, ticket.name) from error
         return None if wake_up is None else _standing(wake_up.split())
 
     def unpark(self, ticket: Ticket) -> None:
         parked = self._parked.pop(ticket.id, None)
         if parked is not None:
-            node, link = parked
+            _, node, link = parked
             node.give(link, ticket.id)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        last, abandoned, held_us, standing, *tickets = await self._ask(
-            name, INSPECT, timeout, limit
-        )
+        answer = await self._ask(name, INSPECT, timeout, limit)
+        last, abandoned, held_us, standing, *tickets = answer
         contenders = [
             Contender(Owner.unpack(owner.decode()), int(fence), int(joined) / 1e6, int(left) / 1e6)
             for fence, left, joined, owner in tickets
         ]
         holders = tuple(one._replace(since=int(held_us) / 1e6) for one in contenders[:1])
-        return Inspection(
-            name,
-            holders,
-            tuple(contenders[1:]),
-            standing - len(holders),
-            int(last),
-            abandoned == b"1",
-        )
+        waiters, waiting = tuple(contenders[1:]), standing - len(holders)
+        return Inspection(name, holders, waiters, waiting, int(last), abandoned == b"1")
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
         found: list[str] = []
@@ -175,37 +167,61 @@ class RedisEngine(Engine):
         return bool(await self._ask(name, EVICT, timeout))
 
     async def close(self) -> None:
+        for id, (_, node, link) in list(self._parked.items()):
+            node.dismiss(link, id)
         await self._topology.close()
+
+    def _resettle(self) -> None:
+        """Those who wait at a server that is no longer responsible would wait in vain."""
+        for id, (tag, node, link) in list(self._parked.items()):
+            if self._topology.moved(tag, node):
+                node.dismiss(link, id)
 
     # --- one request
 
-    async def _take(self, ticket: Ticket, tag: str, timeout: float) -> tuple[Node, Link]:
-        """The link on which the ticket already waits, or a free one."""
+    async def _take_for(self, ticket: Ticket, tag: str, timeout: float) -> tuple[Node, Link]:
+        """The link on which a ticket already waits, or a free one."""
         parked = self._parked.pop(ticket.id, None)
         if parked is not None:
-            return parked
+            _, node, link = parked
+            if not self._topology.moved(tag, node):
+                return node, link
+            node.give(link, ticket.id)
+        return await self._take(tag, timeout, ticket.id)
+
+    async def _take(self, tag: str, timeout: float, waiter: str = "") -> tuple[Node, Link]:
+        """The node for a name, and a link to it."""
         node = await self._topology.node(tag, timeout)
         try:
-            return node, await node.take(timeout, ticket.id)
+            return node, await node.take(timeout, waiter)
         except Broken:
             self._topology.mistrust(node)
             raise
 
+    def _left(self, timeout: float, started: float) -> float:
+        """What is left of a timeout; the same again if hardly anything was used, for it is dear to
+        give a socket another one."""
+        used = self._io.now() - started
+        return timeout if used < _HARDLY else max(timeout - used, _HARDLY)
+
     async def _ask(self, name: str, script: Script, timeout: float, *args: str | int) -> Any:
         """Call a script for a name that waits for nothing."""
-        tag = _tag(name)
+        tag = tag_of(name)
+        command = script.call(keys_of(tag), *args)
+        started = self._io.now()
+        redirected = False
         try:
-            node = await self._topology.node(tag, timeout)
-            try:
-                link = await node.take(timeout)
-            except Broken:
-                self._topology.mistrust(node)
-                raise
-            try:
-                command = script.call(_keys(tag), *args)
-                return await self._call(node, link, script, command, timeout)
-            finally:
-                node.give(link)
+            while True:
+                node, link = await self._take(tag, timeout)
+                try:
+                    left = self._left(timeout, started)
+                    return await self._call(node, link, script, command, left)
+                except Broken as error:
+                    if redirected or first_word(error) != "MOVED":
+                        raise
+                    redirected = True
+                finally:
+                    node.give(link)
         except Broken as error:
             raise self._translated(error, name) from error
 
@@ -222,11 +238,43 @@ class RedisEngine(Engine):
         return reply
 
     def _rejected(self, node: Node, link: Link, reply: hiredis.ReplyError) -> Broken:
-        word = str(reply).partition(" ")[0]
-        if word in _WRONG_SERVER:
+        error = rejection(reply)
+        word = first_word(error)
+        if word in WRONG_SERVER:
             link.close()
+        if word in WRONG_SERVER or word in WRONG_NODE:
             self._topology.mistrust(node)
-        return Broken(str(reply), "not applied" if word in _ADVICE else "unknown")
+        return error
+
+    async def _renew_round(
+        self, tickets: Sequence[Ticket], standings: list[Standing | None], timeout: float
+    ) -> list[Broken]:
+        """Renew those tickets that have no answer yet, at all their servers at the same time."""
+        groups: dict[Node, list[int]] = {}
+        failures: list[Broken] = []
+        started = self._io.now()
+        for index, ticket in enumerate(tickets):
+            if standings[index] is None:
+                try:
+                    node = await self._topology.node(tag_of(ticket.name), timeout)
+                except Unserved as error:
+                    failures.append(error)
+                except Broken as error:
+                    return [*failures, error]
+                else:
+                    groups.setdefault(node, []).append(index)
+        timeout = self._left(timeout, started)
+        parts = [
+            self._renew_at(node, tickets, indexes, standings, failures, timeout)
+            for node, indexes in groups.items()
+        ]
+        # Side by side: a node that hangs must not use up the time of the others.
+        others = [self._io.spawn(part, "holdfast-renew") for part in parts[1:]]
+        if parts:
+            await parts[0]
+        for other in others:
+            await other.join()
+        return failures
 
     async def _renew_at(
         self,
@@ -234,34 +282,44 @@ class RedisEngine(Engine):
         tickets: Sequence[Ticket],
         indexes: list[int],
         standings: list[Standing | None],
+        failures: list[Broken],
         timeout: float,
     ) -> None:
         """Renew the tickets of one server in one write, and note down how each stands."""
         commands = [
-            RENEW.call(_keys(_tag(tickets[i].name)), tickets[i].id, _us(tickets[i].ttl))
+            RENEW.call(keys_of(tag_of(tickets[i].name)), tickets[i].id, _us(tickets[i].ttl))
             for i in indexes
         ]
-        for index, reply in zip(
-            indexes, await self._batch(node, RENEW, commands, timeout), strict=True
-        ):
-            standings[index] = _standing(reply)
+        try:
+            replies = await self._batch(node, RENEW, commands, timeout)
+        except Broken as error:
+            self._topology.mistrust(node)
+            failures.append(error)
+            return
+        for index, reply in zip(indexes, replies, strict=True):
+            if isinstance(reply, Broken):  # trouble with one name is no trouble with the others
+                failures.append(reply)
+            else:
+                standings[index] = _standing(reply)
 
     async def _batch(
         self, node: Node, script: Script, commands: list[Command], timeout: float
     ) -> list[Any]:
+        """Call a script many times in one write; a call that was refused is answered by `Broken`."""
+        started = self._io.now()
         link = await node.take(timeout)
         try:
-            replies = await link.exchange(commands, timeout)
-            if any(_forgotten(reply) for reply in replies):
-                again = [
-                    script.spell_out(commands[0]),
-                    *commands[1:],
-                ]  # the first one brings the text
-                replies = await link.exchange(again, timeout)
-            for reply in replies:
-                if isinstance(reply, hiredis.ReplyError):
-                    raise self._rejected(node, link, reply)
-            return replies
+            replies = await link.exchange(commands, self._left(timeout, started))
+            if any(forgotten(reply) for reply in replies):
+                # The first one brings the text; for the others a repetition does no harm.
+                again = [script.spell_out(commands[0]), *commands[1:]]
+                replies = await link.exchange(again, self._left(timeout, started))
+            return [
+                self._rejected(node, link, reply)
+                if isinstance(reply, hiredis.ReplyError)
+                else reply
+                for reply in replies
+            ]
         finally:
             node.give(link)
 
@@ -269,28 +327,29 @@ class RedisEngine(Engine):
         names: set[str] = set()
         cursor = b"0"
         while True:
-            command = ("SCAN", cursor, "MATCH", "holdfast:{*}:q", "COUNT", _BATCH)
+            command = ("SCAN", cursor, "MATCH", QUEUES, "COUNT", _BATCH)
             answer = await ask(node, command, timeout)
             assert isinstance(answer, list)
             cursor, keys = answer
-            names.update(_name(key.decode()) for key in keys)
+            names.update(name_of(key) for key in keys)
             if cursor == b"0":
                 return sorted(names)
 
     async def _in_use(self, node: Node, names: list[str], timeout: float) -> list[str]:
         """Those whose queue is not just left over from processes that died."""
-        commands = [INSPECT.call(_keys(_tag(name)), 0) for name in names]
-        answers = await self._batch(node, INSPECT, commands, timeout)
-        return [name for name, answer in zip(names, answers, strict=True) if answer[3] > 0]
+        commands = [INSPECT.call(keys_of(tag_of(name)), 0) for name in names]
+        used: list[str] = []
+        for name, answer in zip(
+            names, await self._batch(node, INSPECT, commands, timeout), strict=True
+        ):
+            if not isinstance(answer, Broken):
+                used += [name] if answer[3] > 0 else []
+            elif first_word(answer) != "WRONGTYPE":  # that one is not ours
+                raise answer
+        return used
 
     def _translated(self, error: Broken, name: str | None) -> EngineError:
-        """The one place where Redis's failures become ours."""
-        advice = _ADVICE.get(str(error).partition(" ")[0])
-        if advice is None and error.outcome == "not applied":
-            advice = "is the server running there, and is this its address?"
-        elif advice is None:
-            advice = "whether the request was carried out is not known"
-        return EngineError(f"{self._where}: {error}: {advice}", outcome=error.outcome, name=name)
+        return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
 
 
 def _standing(reply: Sequence[Any]) -> Standing:
@@ -300,37 +359,15 @@ def _standing(reply: Sequence[Any]) -> Standing:
     )
 
 
-def _forgotten(reply: object) -> bool:
-    return isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
-
-
 def _us(seconds: float) -> int:
     return int(seconds * 1_000_000)
-
-
-# In a Cluster the part of a key in braces decides where it lives, so a name's own braces are written
-# differently: all keys of a name share a slot, and no two names share a key.
-def _tag(name: str) -> str:
-    if "}" in name or "%" in name:
-        return name.replace("%", "%25").replace("}", "%7D")
-    return name
-
-
-def _keys(tag: str) -> tuple[str, str]:
-    key = f"holdfast:{{{tag}}}"
-    return key, key + ":q"
-
-
-def _name(queue_key: str) -> str:
-    tag = queue_key.removeprefix("holdfast:{").removesuffix("}:q")
-    return tag.replace("%7D", "}").replace("%25", "%")
 
 
 def open_redis(url: Url, io: IO) -> RedisEngine:
     """`redis://`, `rediss://`, and both with `+sentinel` or `+cluster`; see docs/engines/redis.md."""
     secure, _, kind = url.scheme.partition("+")
-    url.only(*_OPTIONS[kind], *(_TLS_OPTIONS if secure == "rediss" else ()))
-    tls = _tls(url) if secure == "rediss" else None
+    url.only(*OPTIONS[kind], *(TLS_OPTIONS if secure == "rediss" else ()))
+    tls = tls_of(url) if secure == "rediss" else None
     make: MakeNode = BlockingNode if io.blocking else MultiplexedNode
     hosts = [(host, port or (26379 if kind == "sentinel" else 6379)) for host, port in url.hosts]
     hosts = hosts or [("localhost", 6379)]
@@ -342,38 +379,15 @@ def open_redis(url: Url, io: IO) -> RedisEngine:
             )
         sentinel_login = Login(password=url.options.get("sentinel_password"), tls=tls)
         sentinels = [make(host, port, sentinel_login) for host, port in hosts]
-        login = Login(url.user, url.password, _database(url, database), tls)
-        return RedisEngine(Sentinel(make, sentinels, group, login), str(url), io)
-    login = Login(url.user, url.password, _database(url, url.path.strip("/")), tls)
+        login = Login(url.user, url.password, database_of(url, database), tls)
+        return RedisEngine(Sentinel(make, sentinels, group, login, io), str(url), io)
+    login = Login(url.user, url.password, database_of(url, url.path.strip("/")), tls)
     if kind == "cluster":
-        return RedisEngine(Cluster(make, hosts, login), str(url), io)
+        if login.database:
+            raise ValueError(f"{url}: a cluster has only database 0: leave the number out")
+        return RedisEngine(Cluster(make, hosts, login, io), str(url), io)
     if len(hosts) > 1:
         raise ValueError(
             f"{url}: one host only; for several use redis+sentinel:// or redis+cluster://"
         )
     return RedisEngine(Single(make(*hosts[0], login)), str(url), io)
-
-
-_OPTIONS = {"": (), "sentinel": ("sentinel_password",), "cluster": ()}
-_TLS_OPTIONS = ("ca", "cert", "key", "verify")
-
-
-def _database(url: Url, text: str) -> int:
-    if not text:
-        return 0
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{url}: the database must be a number, as in redis://localhost/0")
-    return int(text)
-
-
-def _tls(url: Url) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=url.options.get("ca"))
-        if "cert" in url.options:
-            context.load_cert_chain(url.options["cert"], url.options.get("key"))
-    except OSError as error:
-        raise ValueError(f"{url}: can't read the certificate files: {error}") from error
-    if url.options.get("verify") == "no":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -6,9 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from typing import Any
 
-import hiredis
-
-from holdfast.engines.redis.resp import Broken, Command, Login, Script
+from holdfast.engines.redis.resp import Broken, Command, Login, Script, forgotten
 
 
 class Link(ABC):
@@ -31,7 +29,7 @@ class Link(ABC):
     async def call(self, script: Script, command: Command, timeout: float) -> Any:
         """Call a script; if the server has forgotten it, bring it along."""
         (reply,) = await self.exchange([command], timeout)
-        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT"):
+        if forgotten(reply):
             (reply,) = await self.exchange([script.spell_out(command)], timeout)
         return reply
 
@@ -45,6 +43,7 @@ class Node(ABC):
         self.login = login
         self.loaded = False
         """Whether our scripts were brought to it; it may have forgotten them since."""
+        self._closed = False
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -62,12 +61,15 @@ class Node(ABC):
         """Sleep until a wake-up for the ticket `waiter` arrives on its link, or None."""
 
     @abstractmethod
+    def dismiss(self, link: Link, waiter: str) -> None:
+        """Have the one that listens on its link for the ticket `waiter` stop and look again."""
+
+    @abstractmethod
     async def close(self) -> None:
-        """Close every link."""
+        """Close every link, and open no more."""
 
-
-def refused(replies: list[Any]) -> None:
-    """Raise if the server did not accept our greeting."""
-    for reply in replies:
-        if isinstance(reply, hiredis.ReplyError):
-            raise Broken(str(reply), "not applied")
+    def _unreachable(self, error: OSError) -> Broken:
+        why = str(error) or type(error).__name__
+        if isinstance(error, TimeoutError):
+            why = "no answer to TLS" if self.login.tls else "no answer"
+        return Broken(f"can't connect to {self}: {why}", "not applied")

@@ -9,8 +9,20 @@ from typing import Any, cast
 
 import hiredis
 
-from holdfast.engines.redis.link import Link, Node, refused
-from holdfast.engines.redis.resp import MORE, Broken, Command, Login, greeting, pack, pushed, reader
+from holdfast.engines.redis.link import Link, Node
+from holdfast.engines.redis.resp import (
+    MORE,
+    NOT_REDIS,
+    Broken,
+    Command,
+    Login,
+    greeting,
+    pack,
+    pushed,
+    reader,
+    refusal,
+    said,
+)
 
 _PATROL = 0.05
 """Seconds between two looks for requests that took too long: one timer instead of one per request."""
@@ -41,11 +53,14 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         self._reader = reader()
         self._feed: Callable[[bytearray, int, int], None] = cast(Any, self._reader.feed)
         self._buffer = bytearray(65536)  # one for all reads: asyncio would make a new one each time
+        self._view = memoryview(self._buffer)  # TLS reads in pieces, and a slice must not be a copy
         self._transport: asyncio.Transport | None = None
         self._requests: deque[_Request] = deque()
         self._outbox: list[bytes] = []
+        self._flushing = False
         self._patrol: asyncio.TimerHandle | None = None
-        self._woken: dict[str, asyncio.Future[str]] = {}
+        self._woken: dict[str, asyncio.Future[None]] = {}
+        self._news: dict[str, str] = {}  # the newest wake-up for a ticket, until it is taken
         self.broken: Broken | None = None
 
     # --- called by the engine
@@ -53,9 +68,12 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
     async def exchange(self, commands: list[Command], timeout: float) -> list[Any]:
         return await self._send(commands, len(commands), timeout)
 
-    async def greet(self, commands: list[Command], timeout: float) -> list[Any]:
-        """Send the greeting, to which there is one reply less than commands."""
-        return await self._send(commands, len(commands) - 1, timeout)
+    async def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
+        """Introduce ourselves; `Broken` if the server does not want us."""
+        commands = greeting(login, self.channel, scripts=scripts)
+        why = refusal(await self._send(commands, len(commands) - 1, timeout))
+        if why is not None:
+            raise why
 
     def _send(
         self, commands: list[Command], count: int, timeout: float
@@ -65,9 +83,14 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         now = self._loop.time()
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         self._requests.append(_Request(future, count, now, now + timeout))
-        if not self._outbox:
+        payload = pack(commands)
+        if self._flushing:
+            self._outbox.append(payload)
+        elif self._transport is not None:
+            # At once, for there may be no other; but what comes in the same turn is sent together.
+            self._transport.write(payload)
+            self._flushing = True
             self._loop.call_soon(self._flush)
-        self._outbox.append(pack(commands))
         if self._patrol is None:
             self._patrol = self._loop.call_later(_PATROL, self._look_for_late)
         return future
@@ -78,24 +101,31 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             self._woken[waiter] = self._loop.create_future()
 
     def ignore(self, waiter: str) -> None:
+        """Collect it no more; one who still listens for it stops."""
+        self._news.pop(waiter, None)
         future = self._woken.pop(waiter, None)
-        if future is not None and future.done() and not future.cancelled():
+        if future is not None and not future.cancel() and not future.cancelled():
             future.exception()  # seen: asyncio would complain that nobody looked
 
     async def listen(self, waiter: str, timeout: float) -> str | None:
         """Sleep until a wake-up for a ticket arrives."""
-        future = self._woken[waiter]
+        future = self._woken.get(waiter)
+        if future is None:  # dismissed
+            return None
+        if self.broken is not None and not future.done():
+            raise Broken(str(self.broken), "not applied")
         done, _ = await asyncio.wait([future], timeout=max(timeout, 0))
-        if not done:
+        if not done or future.cancelled():
             return None
         self._woken[waiter] = self._loop.create_future()
-        return future.result()
+        future.result()
+        return self._news.pop(waiter)
 
     def close(self, reason: Broken | None = None) -> None:
         """Fail what is under way and give the connection back."""
         if self.broken is not None:
             return
-        self.broken = reason or Broken("the client was closed", "unknown")
+        self.broken = reason or Broken("the connection was given up", "unknown")
         if self._patrol is not None:
             self._patrol.cancel()
         if self._transport is not None:
@@ -111,14 +141,18 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
     # --- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: other event loops have classes of their own.
+        self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.close(Broken(str(error) if error else "the server closed the connection", "unknown"))
+        unfinished = self._requests[0].replies if self._requests else []
+        # What it said before it hung up is worth more, e.g. that it has too many clients.
+        words = [said(reply) for reply in unfinished if isinstance(reply, hiredis.ReplyError)]
+        reason = str(error) if error else "the server closed the connection"
+        self.close(Broken(words[0] if words else reason, "unknown"))
 
-    def get_buffer(self, sizehint: int) -> bytearray:
-        return self._buffer
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
 
     def buffer_updated(self, size: int) -> None:
         try:
@@ -126,14 +160,17 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             while (reply := self._reader.gets()) is not MORE:
                 self._received(reply)
         except hiredis.ProtocolError:
-            self.close(Broken("the server there does not speak Redis's protocol", "unknown"))
+            self.close(Broken(NOT_REDIS, "unknown"))
 
     def _received(self, reply: Any) -> None:
         if isinstance(reply, hiredis.PushNotification):
             wake_up = pushed(reply)
-            future = self._woken.get(wake_up[0]) if wake_up else None
-            if wake_up and future is not None and not future.done():
-                future.set_result(wake_up[1])
+            if wake_up is not None:
+                self._wake(*wake_up)
+            return
+        if not self._requests:  # nobody asked: it hangs up on us, or it is something else
+            refused = isinstance(reply, hiredis.ReplyError)
+            self.close(Broken(said(reply) if refused else NOT_REDIS, "unknown"))
             return
         request = self._requests[0]
         request.replies.append(reply)
@@ -142,9 +179,17 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             if not request.future.done():
                 request.future.set_result(request.replies)
 
+    def _wake(self, waiter: str, news: str) -> None:
+        future = self._woken.get(waiter)
+        if future is not None:
+            self._news[waiter] = news  # two may come before the task runs: the second one counts
+            if not future.done():
+                future.set_result(None)
+
     def _flush(self) -> None:
         outbox, self._outbox = self._outbox, []
-        if self._transport is not None and self.broken is None:
+        self._flushing = False
+        if outbox and self._transport is not None and self.broken is None:
             self._transport.write(b"".join(outbox))
 
     def _look_for_late(self) -> None:
@@ -187,30 +232,46 @@ class MultiplexedNode(Node):
         assert isinstance(link, MultiplexedLink)
         return await link.listen(waiter, timeout)
 
+    def dismiss(self, link: Link, waiter: str) -> None:
+        assert isinstance(link, MultiplexedLink)
+        link.ignore(waiter)
+
     async def close(self) -> None:
+        self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
         if self._link is not None:
-            self._link.close()
+            self._link.close(Broken("the client was closed", "unknown"))
 
     async def _connect(self, timeout: float) -> MultiplexedLink:
+        if self._closed:
+            raise Broken("the client was closed", "not applied")
         # Many tasks may want it at once: they share one attempt, and none of them can cancel it.
         if self._connecting is None:
-            self._connecting = asyncio.create_task(self._open(timeout))
+            self._connecting = asyncio.create_task(self._open())
             self._connecting.add_done_callback(self._opened)
-        return await asyncio.shield(self._connecting)
+        connecting = self._connecting
+        done, _ = await asyncio.wait([connecting], timeout=timeout)
+        if not done:
+            raise self._unreachable(TimeoutError())
+        if connecting.cancelled():
+            raise Broken("the client was closed", "not applied")
+        error = connecting.exception()
+        if isinstance(error, Broken):  # each of those who shared the attempt gets its own
+            raise Broken(str(error), "not applied") from error
+        return connecting.result()
 
     def _opened(self, task: asyncio.Task[MultiplexedLink]) -> None:
         self._connecting = None
         if not task.cancelled() and task.exception() is None:
             self._link = task.result()
 
-    async def _open(self, timeout: float) -> MultiplexedLink:
+    async def _open(self) -> MultiplexedLink:
         loop = asyncio.get_running_loop()
         link: MultiplexedLink | None = None
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(_GIVE_UP):
                 hostname = self.host if self.login.tls else None
                 _, link = await loop.create_connection(
                     MultiplexedLink,
@@ -219,22 +280,14 @@ class MultiplexedNode(Node):
                     ssl=self.login.tls,
                     server_hostname=hostname,
                 )
-                commands = greeting(self.login, link.channel, scripts=not self.loaded)
-                refused(await link.greet(commands, timeout))
-        except TimeoutError as error:
-            raise self._unopened(link, f"can't connect within {timeout:.3g} s") from error
-        except OSError as error:
-            raise self._unopened(link, f"can't connect: {error}") from error
-        except Broken as error:
-            raise self._unopened(link, str(error)) from error
-        except BaseException:
-            self._unopened(link, "cancelled")
+                await link.greet(self.login, _GIVE_UP, scripts=not self.loaded)
+        except BaseException as error:
+            if link is not None:
+                link.close()
+            if isinstance(error, OSError):  # a TimeoutError among them
+                raise self._unreachable(error) from error
+            if isinstance(error, Broken):
+                raise Broken(str(error), "not applied") from error
             raise
         self.loaded = True
         return link
-
-    def _unopened(self, link: MultiplexedLink | None, reason: str) -> Broken:
-        broken = Broken(reason, "not applied")
-        if link is not None:
-            link.close(broken)
-        return broken

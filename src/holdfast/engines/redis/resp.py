@@ -15,6 +15,9 @@ from holdfast.core.errors import Outcome
 MORE: Final = object()
 """What a reader answers when a reply is not complete yet."""
 
+OLDEST: Final = 7
+"""The first version whose scripts may say that they must run although the memory is full."""
+
 Command = tuple[str | bytes | int, ...]
 
 
@@ -29,6 +32,19 @@ class Broken(Exception):
     def __init__(self, message: str, outcome: Outcome) -> None:
         super().__init__(message)
         self.outcome: Outcome = outcome
+
+
+NOT_REDIS: Final = "the server there does not speak Redis's protocol"
+
+
+def said(error: hiredis.ReplyError) -> str:
+    """What a server answered, without what it repeats of our request: that may be a secret."""
+    return str(error).partition(", with args beginning with")[0]
+
+
+def forgotten(reply: object) -> bool:
+    """Whether a server does not know the script that was called."""
+    return isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
 
 
 class Login(NamedTuple):
@@ -82,21 +98,41 @@ SCRIPTS = {script.sha: script for script in (ENTER, RENEW, LEAVE, EVICT, INSPECT
 
 
 def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:
-    """What is sent first on a connection: log in, choose the database, listen, bring the scripts.
+    """What is sent first on a connection: log in, listen, choose the database, bring the scripts.
 
     SUBSCRIBE is answered by a push, so there is one reply less than commands.
     """
-    auth = ("AUTH", login.user or "default", login.password) if login.password else ()
+    auth: Command = ()
+    if login.user or login.password:
+        auth = ("AUTH", login.user or "default", login.password or "")
     commands: list[Command] = [("HELLO", 3, *auth, "SETNAME", "holdfast"), ("SUBSCRIBE", channel)]
-    commands.append(("SELECT", login.database))
+    if login.database:  # a Sentinel knows no databases, and 0 is where everybody starts
+        commands.append(("SELECT", login.database))
     if scripts:
         commands += [("SCRIPT", "LOAD", script.text) for script in SCRIPTS.values()]
     return commands
+
+
+def refusal(replies: list[Any]) -> Broken | None:
+    """Why a server does not want us, or why we can't use it, if its answers to a greeting say so."""
+    welcome = replies[0]
+    if isinstance(welcome, dict):
+        version = bytes(welcome.get(b"version", b"")).decode(errors="replace")
+        major = version.partition(".")[0]
+        if major.isdigit() and int(major) < OLDEST:
+            wanted = f"but Holdfast needs Redis {OLDEST} or newer"
+            return Broken(f"the server is version {version}, {wanted}", "not applied")
+    elif not isinstance(welcome, hiredis.ReplyError):
+        return Broken(NOT_REDIS, "not applied")
+    for reply in replies:
+        if isinstance(reply, hiredis.ReplyError):
+            return Broken(said(reply), "not applied")
+    return None
 
 
 def pushed(message: list[Any]) -> tuple[str, str] | None:
     """The ticket's id and the rest of a wake-up, or None for another kind of push."""
     if message[0] != b"message":
         return None
-    id, _, rest = bytes(message[2]).decode().partition(" ")
+    id, _, rest = bytes(message[2]).decode(errors="replace").partition(" ")
     return id, rest

@@ -5,20 +5,32 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from binascii import crc_hqx
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import hiredis
 
 from holdfast.engines.redis.link import Node
-from holdfast.engines.redis.resp import Broken, Command, Login
+from holdfast.engines.redis.resp import Broken, Command, Login, said
+from holdfast.io.contract import IO, Event
 
 SLOTS = 16384
 
 Address = tuple[str, int]
 MakeNode = Callable[[str, int, Login], Node]
+Slots = list[tuple[int, int, Address]]
+
+A = TypeVar("A")
+
+
+class Unserved(Broken):
+    """Nobody is responsible for a name at the moment; others may be well served."""
 
 
 class Topology(ABC):
     """Finds the node for a name, and learns when it was wrong."""
+
+    on_news: Callable[[], None] = staticmethod(lambda: None)
+    """Called when it was found out anew who is responsible."""
 
     @abstractmethod
     async def node(self, name: str, timeout: float) -> Node:
@@ -27,6 +39,10 @@ class Topology(ABC):
     @abstractmethod
     async def masters(self, timeout: float) -> list[Node]:
         """Every server that keeps queues."""
+
+    def moved(self, name: str, node: Node) -> bool:
+        """Whether a name is known to be at another node by now. Asks nobody."""
+        return False
 
     def mistrust(self, node: Node) -> None:  # noqa: B027 - a single node has nothing to rediscover
         """This node failed or is not responsible: ask again before the next request."""
@@ -52,18 +68,54 @@ class Single(Topology):
         await self._node.close()
 
 
-class _Discovered(Topology):
+class _Inquiry(Generic[A]):
+    """A question that others wait for as well."""
+
+    def __init__(self, over: Event) -> None:
+        self.over = over
+        self.answer: A | None = None
+        self.failure: Broken | None = None
+
+
+class _Discovered(Topology, Generic[A]):
     """Servers that are found out by asking others, and kept by address."""
 
-    def __init__(self, make: MakeNode, login: Login) -> None:
+    def __init__(self, make: MakeNode, login: Login, io: IO) -> None:
         self._make = make
         self._login = login
+        self._io = io
         self._nodes: dict[Address, Node] = {}
+        self._inquiry: _Inquiry[A] | None = None
 
     def _at(self, address: Address) -> Node:
-        if address not in self._nodes:
-            self._nodes[address] = self._make(*address, self._login)
-        return self._nodes[address]
+        node = self._nodes.get(address)
+        return node or self._nodes.setdefault(address, self._make(*address, self._login))
+
+    async def _discover(self, timeout: float) -> A:
+        """Ask, once for all who want to know at the same time."""
+        inquiry = self._inquiry
+        if inquiry is None:
+            inquiry = self._inquiry = _Inquiry(self._io.event())
+            try:
+                inquiry.answer = await self._ask(timeout)
+                self.on_news()
+                return inquiry.answer
+            except Broken as error:
+                inquiry.failure = error
+                raise
+            finally:
+                self._inquiry = None
+                inquiry.over.set()
+        if not await inquiry.over.wait(timeout):
+            raise Broken(f"no answer within {timeout:.3g} s", "not applied")
+        if inquiry.failure is not None:
+            raise Broken(str(inquiry.failure), "not applied") from inquiry.failure
+        # No answer, no failure: the one who asked was cancelled.
+        return inquiry.answer or await self._discover(timeout)
+
+    @abstractmethod
+    async def _ask(self, timeout: float) -> A:
+        """Find out who is responsible, and note it down."""
 
     async def close(self) -> None:
         for node in self._nodes.values():
@@ -78,47 +130,61 @@ async def ask(node: Node, command: Command, timeout: float) -> object:
     finally:
         node.give(link)
     if isinstance(reply, hiredis.ReplyError):
-        raise Broken(str(reply), "not applied")
+        raise Broken(said(reply), "not applied")
     return reply
 
 
-async def _first_answer(nodes: list[Node], command: Command, timeout: float, who: str) -> object:
-    """The first answer that any of several nodes gives."""
+async def _first_answer(
+    nodes: list[Node], command: Command, timeout: float, who: str
+) -> tuple[Node, object]:
+    """The first answer that any of several nodes gives, and which one."""
     failure = "none was given"
     for node in nodes:
         try:
             answer = await ask(node, command, timeout / len(nodes))
             if answer:
-                return answer
+                return node, answer
             failure = f"{node}: does not know it"
         except Broken as error:
             failure = f"{node}: {error}"
     raise Broken(f"no {who} could tell where the master is ({failure})", "not applied")
 
 
-class Sentinel(_Discovered):
+class Sentinel(_Discovered[Node]):
     """The master of a monitored group, as its Sentinels tell; found again after a failover."""
 
-    def __init__(self, make: MakeNode, sentinels: list[Node], group: str, login: Login) -> None:
-        super().__init__(make, login)
+    def __init__(
+        self, make: MakeNode, sentinels: list[Node], group: str, login: Login, io: IO
+    ) -> None:
+        super().__init__(make, login, io)
         self._sentinels = sentinels
+        for sentinel in sentinels:
+            sentinel.loaded = True  # it takes no scripts
         self._group = group
         self._master: Node | None = None
 
     async def node(self, name: str, timeout: float) -> Node:
-        if self._master is None:
-            command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._group)
-            answer = await _first_answer(self._sentinels, command, timeout, "Sentinel")
-            assert isinstance(answer, list)
-            host, port = answer
-            self._master = self._at((host.decode(), int(port)))
-        return self._master
+        return self._master or await self._discover(timeout)
+
+    async def _ask(self, timeout: float) -> Node:
+        command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._group)
+        told, answer = await _first_answer(self._sentinels, command, timeout, "Sentinel")
+        assert isinstance(answer, list)
+        host, port = answer
+        master = self._master = self._at((host.decode(), int(port)))
+        # The one that answered is asked first the next time: others may hang.
+        self._sentinels.sort(key=lambda sentinel: sentinel is not told)
+        return master
 
     async def masters(self, timeout: float) -> list[Node]:
         return [await self.node("", timeout)]
 
+    def moved(self, name: str, node: Node) -> bool:
+        return self._master not in (None, node)
+
     def mistrust(self, node: Node) -> None:
-        self._master = None
+        if node is self._master:
+            self._master = None
 
     async def close(self) -> None:
         await super().close()
@@ -126,20 +192,28 @@ class Sentinel(_Discovered):
             await sentinel.close()
 
 
-class Cluster(_Discovered):
+class Cluster(_Discovered[Slots]):
     """The masters of a Redis Cluster, each responsible for some of the 16384 slots."""
 
-    def __init__(self, make: MakeNode, seeds: list[Address], login: Login) -> None:
-        super().__init__(make, login)
+    def __init__(self, make: MakeNode, seeds: list[Address], login: Login, io: IO) -> None:
+        super().__init__(make, login, io)
         self._seeds = seeds
-        self._slots: list[tuple[int, int, Address]] = []
+        self._slots: Slots = []
+        self._mistrusted: Node | None = None
 
     async def node(self, name: str, timeout: float) -> Node:
-        slot = crc_hqx(name.encode(), 0) % SLOTS
+        slot = _slot(name)
         for first, last, address in await self._map(timeout):
             if first <= slot <= last:
                 return self._at(address)
-        raise Broken(f"no node of the cluster serves slot {slot}", "not applied")
+        raise Unserved(f"no node of the cluster serves slot {slot}", "not applied")
+
+    def moved(self, name: str, node: Node) -> bool:
+        slot = _slot(name)
+        owners = (
+            self._at(address) for first, last, address in self._slots if first <= slot <= last
+        )
+        return next(owners, node) is not node
 
     async def masters(self, timeout: float) -> list[Node]:
         addresses = dict.fromkeys(address for _, _, address in await self._map(timeout))
@@ -147,16 +221,26 @@ class Cluster(_Discovered):
 
     def mistrust(self, node: Node) -> None:
         self._slots = []
+        self._mistrusted = node
 
-    async def _map(self, timeout: float) -> list[tuple[int, int, Address]]:
-        if not self._slots:
-            # Those that answered before come along: the seeds may be gone by now.
-            known = [self._at(seed) for seed in self._seeds]
-            known += [node for node in self._nodes.values() if node not in known]
-            answer = await _first_answer(known, ("CLUSTER", "SLOTS"), timeout, "cluster node")
-            assert isinstance(answer, list)
-            self._slots = [
-                (first, last, (master[0].decode(), int(master[1])))
-                for first, last, master, *_ in answer
-            ]
-        return self._slots
+    async def _map(self, timeout: float) -> Slots:
+        return self._slots or await self._discover(timeout)
+
+    async def _ask(self, timeout: float) -> Slots:
+        # Those that answered before come along: the seeds may be gone by now. Whoever failed last
+        # comes last.
+        known = {self._at(seed): None for seed in self._seeds}
+        known.update(dict.fromkeys(self._nodes.values()))
+        nodes = sorted(known, key=lambda node: node is self._mistrusted)
+        told, answer = await _first_answer(nodes, ("CLUSTER", "SLOTS"), timeout, "cluster node")
+        assert isinstance(answer, list)
+        slots = self._slots = [
+            # A node that does not know its own name leaves it empty: it is where we found it.
+            (first, last, ((master[0] or b"").decode() or told.host, int(master[1])))
+            for first, last, master, *_ in answer
+        ]
+        return slots
+
+
+def _slot(tag: str) -> int:
+    return crc_hqx(tag.encode(), 0) % SLOTS

@@ -1,7 +1,7 @@
 -- Stands in front of every script. All work on one name and its two keys, in one hash slot:
 --   KEYS[1]  the record, a hash: last (newest fence), abandoned ('1' or '0'), since (when the holder
---            was admitted, µs), and per ticket: ID -> when it expires (µs), 'i' .. ID -> its info,
---            "CHANNEL OWNER"
+--            was admitted, µs), keep (ms, only if a ttl asked for more than a day), and per ticket:
+--            ID -> when it expires (µs), 'i' .. ID -> its info, "CHANNEL OWNER"
 --   KEYS[2]  the queue, a sorted set: ID by fence. The first is the holder.
 -- Every script leaves a living ticket at the head, and has told it so. Tickets that expired elsewhere in
 -- the queue are taken out when the one behind them looks. So no script reads more than the head and
@@ -28,9 +28,13 @@ local function drop(id)
   redis.call('HDEL', record, id, 'i' .. id)
 end
 
--- Keep both keys while somebody may come back to them, and a crashed holder's traces for a day.
-local function preserve(ttl_us)
-  local ms = integer(math.max(DAY_MS, 2 * ttl_us / 1000))
+-- Keep both keys while somebody may come back to them, and a crashed holder's traces for a day. A
+-- ticket with a short ttl must not cut short what one with a long ttl relies on: hence `keep`.
+local function preserve(ttl_us, keep)
+  local ms = integer(math.max(DAY_MS, 2 * ttl_us / 1000, keep or 0))
+  if tonumber(ms) > DAY_MS and ms ~= keep then
+    redis.call('HSET', record, 'keep', ms)
+  end
   redis.call('PEXPIRE', record, ms)
   redis.call('PEXPIRE', queue, ms)
 end
@@ -52,6 +56,7 @@ local function pass_on(abandoned, asking)
   while true do
     local id = redis.call('ZRANGE', queue, 0, 0)[1]
     if not id then
+      redis.call('PEXPIRE', record, DAY_MS)
       return nil
     end
     if alive(redis.call('HGET', record, id)) then
@@ -74,11 +79,10 @@ local function holder(asking)
   return id, false
 end
 
--- {place, fence, abandoned, recheck_us} of a living ticket.
-local function standing(id)
-  local fence = redis.call('ZSCORE', queue, id)
+-- {place, fence, abandoned, recheck_us} of a living ticket that stands in the queue.
+local function standing(id, fence)
   if holder(id) == id then
-    return {ADMITTED, integer(fence), redis.call('HGET', record, 'abandoned'), 0}
+    return {ADMITTED, integer(fence), redis.call('HGET', record, 'abandoned') or '0', 0}
   end
   while true do
     local rank = redis.call('ZRANK', queue, id)

@@ -2,11 +2,14 @@
 -- ARGV: ID, TTL_US
 -- Returns {place, fence, abandoned, recheck_us}.
 local id, ttl_us = ARGV[1], tonumber(ARGV[2])
+local known = redis.call('HMGET', record, id, 'keep')
+local fence = alive(known[1]) and redis.call('ZSCORE', queue, id)
 
-if not alive(redis.call('HGET', record, id)) then
+if not fence then
   holder('')
   return {GONE, '0', '0', 0}
 end
-redis.call('HSET', record, id, integer(now + ttl_us))
-preserve(ttl_us)
-return standing(id)
+-- Never sooner than promised before: this may be a late request with a shorter ttl.
+redis.call('HSET', record, id, integer(math.max(known[1], now + ttl_us)))
+preserve(ttl_us, known[2])
+return standing(id, fence)

@@ -1,0 +1,29 @@
+"""How a lock's name becomes keys, and back.
+
+In a Cluster the part of a key in braces decides where it lives, so a name's own closing braces are
+written differently: all keys of a name share a slot, and no two names share a key.
+"""
+
+from __future__ import annotations
+
+QUEUES = "holdfast:{*}:q"
+"""The pattern of all queue keys."""
+
+
+def tag_of(name: str) -> str:
+    """What stands between the braces."""
+    if "}" in name or "%" in name:
+        return name.replace("%", "%25").replace("}", "%7D")
+    return name
+
+
+def keys_of(tag: str) -> tuple[str, str]:
+    """The record and the queue."""
+    key = f"holdfast:{{{tag}}}"
+    return key, key + ":q"
+
+
+def name_of(queue_key: bytes) -> str:
+    """The name to which a queue belongs."""
+    tag = queue_key.decode(errors="replace").removeprefix("holdfast:{").removesuffix("}:q")
+    return tag.replace("%7D", "}").replace("%25", "%")

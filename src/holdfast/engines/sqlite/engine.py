@@ -1,0 +1,114 @@
+"""The SQLite engine: one file, many processes of one machine, wake-ups through named pipes.
+
+Correctness locks, as long as the processes share a kernel: SQLite's transactions decide who is
+next, the clock since boot decides what has expired, and a reboot ends every ticket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.core.errors import Unsupported
+from holdfast.core.ticket import Inspection, Standing, Ticket
+from holdfast.core.url import Url
+from holdfast.engines.contract import Engine, Traits
+from holdfast.engines.sqlite.file import READ, WRITE, File
+from holdfast.engines.sqlite.pipes import Pipes
+from holdfast.engines.sqlite.queue import Queues
+from holdfast.engines.sqlite.waits import AsyncioWaits, BlockingWaits, Waits
+from holdfast.io.contract import IO
+
+
+class SqliteEngine(Engine):
+    """Queues in a SQLite file."""
+
+    traits = Traits(
+        guarantee="correctness",
+        fencing=(
+            "max(previous + 1, the wall clock in µs), kept in the file: falls only if the file is "
+            "deleted, or its newest commits are lost in a power cut, and the clock is set back as well"
+        ),
+        clock="this machine's clock since boot; a reboot ends every ticket",
+    )
+
+    def __init__(self, path: str, io: IO) -> None:
+        self._io = io
+        pipes = Pipes(path)
+        self._file = File(path, pipes)
+        self._waits: Waits = (BlockingWaits if io.blocking else AsyncioWaits)(pipes, io)
+
+    async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
+        io = self._io
+        return await io.call(
+            self._file.transact,
+            WRITE,
+            io.now() + timeout,
+            ticket.name,
+            Queues.enter,
+            ticket,
+            if_free,
+            self._waits.listen,
+        )
+
+    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
+        io = self._io
+        return await io.call(
+            self._file.transact, WRITE, io.now() + timeout, None, Queues.renew, tickets
+        )
+
+    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
+        io = self._io
+        return await io.call(self._leave, ticket, io.now() + timeout)
+
+    def _leave(self, ticket: Ticket, deadline: float) -> bool:
+        self._waits.forget(ticket.id)
+        try:
+            return self._file.transact(WRITE, deadline, ticket.name, Queues.leave, ticket)
+        except Unsupported:
+            return False  # a file that can't be opened has no tickets in it
+
+    async def park(self, ticket: Ticket, until: float) -> Standing | None:
+        return await self._waits.park(ticket.id, until)
+
+    def unpark(self, ticket: Ticket) -> None:
+        self._waits.drop(ticket.id)
+
+    async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
+        io = self._io
+        return await io.call(
+            self._file.transact, WRITE, io.now() + timeout, name, Queues.inspect, name, limit
+        )
+
+    async def names(self, pattern: str, *, timeout: float) -> list[str]:
+        io = self._io
+        return await io.call(
+            self._file.transact, READ, io.now() + timeout, None, Queues.names, pattern
+        )
+
+    async def evict(self, name: str, *, timeout: float) -> bool:
+        io = self._io
+        return await io.call(
+            self._file.transact, WRITE, io.now() + timeout, name, Queues.evict, name
+        )
+
+    async def close(self) -> None:
+        self._waits.close()
+        await self._io.call(self._file.close)
+
+
+def open_sqlite(url: Url, io: IO) -> SqliteEngine:
+    """`sqlite:///relative.db` or `sqlite:////absolute/path.db`; the file is made at its first use."""
+    url.only()
+    if url.hosts or url.user or url.password:
+        raise ValueError(
+            f"{url}: a lock file has no host, so its URL has three slashes and the path: "
+            "sqlite:///locks.db, or with an absolute path sqlite:////var/lib/app/locks.db"
+        )
+    path = url.path.removeprefix("/")
+    if not path or path.endswith("/"):
+        raise ValueError(f"{url}: name a file, e.g. sqlite:///locks.db")
+    if path == ":memory:":
+        raise ValueError(f"{url}: for locks within one process use memory://")
+    # Absolute from now on: a program that changes its folder must not end up with another file.
+    return SqliteEngine(str(Path(path).absolute()), io)

@@ -1,0 +1,39 @@
+"""Whether a folder lies on this machine: SQLite's locks and shared memory work nowhere else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_NETWORK = re.compile(
+    r"9p|acfs|afs|beegfs|ceph|cifs|coda|davfs|fhgfs|gfs2?|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs"
+    r"|panfs|prl_fs|pvfs2|shfs|smb3|smbfs|vboxsf|virtiofs|vmhgfs"
+    # FUSE can be anything; some are known to keep their files on this machine.
+    r"|fuse(?!\.(?:bindfs|encfs|fuse-overlayfs|gocryptfs|mergerfs|ntfs-3g)$)(?:\..*)?"
+)
+
+
+def network_kind(folder: str) -> str | None:
+    """The kind of network file system a folder is on, None if it is a local one."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+    except OSError:
+        return None  # not Linux: there is no way to tell, and the documentation says so
+    kind = kind_of(folder, mounts)
+    return kind if _NETWORK.fullmatch(kind) else None
+
+
+def kind_of(folder: str, mounts: str) -> str:
+    """The kind of file system a folder is on, by the text of a mountinfo file; it need not exist."""
+    best, found = -1, ""
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        point = _unescaped(before.split(" ")[4]).rstrip("/")
+        # Of two mounts on one point the later one covers the earlier.
+        if (folder == point or folder.startswith(point + "/")) and len(point) >= best:
+            best, found = len(point), after.split(" ")[0]
+    return found
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text)

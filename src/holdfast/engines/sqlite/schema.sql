@@ -1,0 +1,33 @@
+-- A Holdfast lock file. Times are microseconds since boot, fences come from the wall clock.
+
+-- Queues: what is remembered of each name (its row with fence 0) and behind it, in order, the
+-- name's tickets. One table rather than two, because SQLite writes whole pages: a name and its
+-- ticket are neighbours on one page, and taking a free lock writes just that.
+CREATE TABLE queue (
+    name      TEXT    NOT NULL,
+    fence     INTEGER NOT NULL,  -- 0: not a ticket but the name itself
+    -- of a ticket
+    id        TEXT,              -- its secret
+    owner     TEXT,              -- who, for people
+    joined    INTEGER,
+    heard     INTEGER,           -- when it last asked or was renewed
+    admitted  INTEGER,           -- NULL while it waits
+    expires   INTEGER,
+    wake      TEXT,              -- where to wake it: pipe:number; NULL once admitted
+    -- of a name
+    newest    INTEGER,           -- the last fence handed out
+    abandoned INTEGER,           -- 1: the last holder that ended did not release
+    PRIMARY KEY (name, fence)
+) STRICT, WITHOUT ROWID;
+
+-- Finds a waiting ticket by its id. A holder is found at the head of its queue, so that an
+-- uncontended lock never touches this index.
+CREATE UNIQUE INDEX waiting ON queue (name, id) WHERE wake IS NOT NULL;
+
+-- One row about the file as a whole.
+CREATE TABLE file (
+    boot  TEXT    NOT NULL,  -- the boot in which the tickets were made: a later one finds them dead
+    floor INTEGER NOT NULL,  -- no forgotten name ever had a fence above this
+    swept TEXT    NOT NULL   -- the sweep for forgotten names goes on behind this one
+) STRICT;
+INSERT INTO file VALUES ('', 0, '');

@@ -1,0 +1,79 @@
+-- Every statement the engine runs after the file is open, each with its arguments, in order.
+
+-- look (name): the name itself, and the first two tickets of its queue
+SELECT fence, id, expires, newest, abandoned FROM queue WHERE name = ?1 ORDER BY fence LIMIT 3
+
+-- find (name, id): a waiting ticket
+SELECT fence, expires, wake FROM queue WHERE name = ?1 AND id = ?2 AND wake IS NOT NULL
+
+-- ahead (name, fence): the ticket directly ahead of one
+SELECT fence, expires, wake FROM queue
+ WHERE name = ?1 AND fence < ?2 AND fence > 0 ORDER BY fence DESC LIMIT 1
+
+-- behind (name, fence): the ticket directly behind one
+SELECT fence, id, expires, wake FROM queue
+ WHERE name = ?1 AND fence > ?2 ORDER BY fence LIMIT 1
+
+-- flag (name, abandoned): how its last holder ended
+UPDATE queue SET abandoned = ?2 WHERE name = ?1 AND fence = 0
+
+-- join (name, fence, id, owner, now, admitted, expires, wake): a new ticket, whose fence is its
+-- name's newest now
+INSERT INTO queue (name, fence, newest, abandoned, id, owner, joined, heard, admitted, expires, wake)
+VALUES (?1, 0, ?2, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+       (?1, ?2, NULL, NULL, ?3, ?4, ?5, ?5, ?6, ?7, ?8)
+    ON CONFLICT (name, fence) DO UPDATE SET newest = excluded.newest
+
+-- extend (name, fence, owner, now, expires): a ticket that was heard of; never sooner than promised
+-- before, because this may be an old request with a shorter ttl
+UPDATE queue SET owner = ?3, heard = ?4, expires = max(expires, ?5) WHERE name = ?1 AND fence = ?2
+
+-- redirect (name, fence, wake): a waiting ticket that listens elsewhere now
+UPDATE queue SET wake = ?3 WHERE name = ?1 AND fence = ?2
+
+-- admit (name, fence, admitted): a waiting ticket whose turn has come
+UPDATE queue SET admitted = ?3, wake = NULL WHERE name = ?1 AND fence = ?2
+
+-- remove (name, fence): a ticket
+DELETE FROM queue WHERE name = ?1 AND fence = ?2
+
+-- list (name, now, limit): the living tickets of a name, in order
+SELECT owner, fence, joined, admitted, expires FROM queue
+ WHERE name = ?1 AND fence > 0 AND expires > ?2 ORDER BY fence LIMIT ?3
+
+-- count (name, now): how many live
+SELECT count(*) FROM queue WHERE name = ?1 AND fence > 0 AND expires > ?2
+
+-- names (now): the names that are held or waited for
+SELECT DISTINCT name FROM queue WHERE fence > 0 AND expires > ?1
+
+-- file (): what is known of the file as a whole
+SELECT floor, swept FROM file
+
+-- stretch (name, size): the last of the next so many names
+SELECT max(name), count(*) FROM
+  (SELECT name FROM queue WHERE fence = 0 AND name > ?1 ORDER BY name LIMIT ?2)
+
+-- dead (first, last, now): names in a stretch whose holder has expired
+SELECT name FROM queue
+ WHERE name > ?1 AND name <= ?2 AND fence > 0 AND admitted IS NOT NULL AND expires <= ?3
+
+-- forget (first, last, released, abandoned, ahead): names in a stretch that nobody has used since
+-- these moments, or that were last used while the clock was ahead of that one
+DELETE FROM queue
+ WHERE name > ?1 AND name <= ?2 AND fence = 0
+   AND (newest < iif(abandoned, ?4, ?3) OR newest > ?5 AND NOT abandoned)
+   AND NOT EXISTS (SELECT 1 FROM queue AS t WHERE t.name = queue.name AND t.fence > 0)
+RETURNING newest
+
+-- swept (floor, swept): how far the sweep has come
+UPDATE file SET floor = ?1, swept = ?2
+
+-- boot (): the boot in which the tickets were made
+SELECT boot FROM file
+
+-- expire (since): the tickets last heard of after that moment
+UPDATE queue SET expires = 0 WHERE fence > 0 AND heard > ?1
+
+-- booted (boot): from now on they are made in this one
+UPDATE file SET boot = ?1

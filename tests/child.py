@@ -1,0 +1,173 @@
+"""A child process that takes locks and exists to be stopped, killed and forked.
+
+As a program it reads one JSON request a line and answers each with one line; `Child` is its remote
+control: `child.call("acquire", name="x", ttl=1)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import holdfast
+from holdfast.io.blocking import run
+
+
+class Child:
+    """A process with a client of its own, in one face."""
+
+    def __init__(self, face: str, url: str) -> None:
+        root = Path(__file__).parent.parent
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.child", face, url],
+            cwd=root,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+
+    def send(self, do: str, **arguments: Any) -> None:
+        """Ask for something without waiting for the answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+        self._process.stdin.flush()
+
+    def receive(self) -> Any:
+        """The next answer."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the child ended with {self._process.wait()}"
+        return json.loads(line)
+
+    def call(self, do: str, **arguments: Any) -> Any:
+        """Ask, and wait for the answer."""
+        self.send(do, **arguments)
+        return self.receive()
+
+    def stop(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def interrupt(self) -> None:
+        os.kill(self.pid, signal.SIGINT)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Child:
+        assert self.receive() == "ready"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+class _Session:
+    """The child's side: one client, the lease it holds, and what its callback saw."""
+
+    def __init__(self, face: str, url: str) -> None:
+        self._sync = face == "sync"
+        self._client: Any = (holdfast.Client if self._sync else holdfast.AsyncClient)(url)
+        self._lease: Any = None
+        self._told = 0
+
+    async def answer(self, request: dict[str, Any]) -> Any:
+        handler = getattr(self, "do_" + request.pop("do"))
+        try:
+            return await handler(**request)
+        except (holdfast.HoldfastError, KeyboardInterrupt) as error:
+            return {"error": type(error).__name__, "text": str(error)}
+
+    async def _await(self, act: Callable[[], Any]) -> Any:
+        result = act()
+        return result if self._sync else await result
+
+    async def do_acquire(self, name: str, ttl: float = 30, timeout: float | None = None) -> Any:
+        def told(_: object) -> None:
+            self._told += 1
+
+        lock = self._client.lock(name, ttl=ttl, on_lost=told)
+        self._lease = await self._await(lambda: lock.acquire(timeout))
+        return self._facts()
+
+    async def do_facts(self) -> Any:
+        return self._facts()
+
+    async def do_check(self) -> Any:
+        self._lease.check()
+        return self._facts()
+
+    async def do_release(self) -> Any:
+        await self._await(self._lease.release)
+        return self._facts()
+
+    async def do_fork(self) -> Any:
+        """What a forked child sees when it touches the lease and the client."""
+        reading, writing = os.pipe()
+        if os.fork() == 0:
+            seen = []
+            for act in (self._lease.check, self._lease.release, self._client.lock("x").acquire):
+                seen.append(_attempt(act, self._sync))
+            os.write(writing, json.dumps(seen).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            return json.loads(pipe.read())
+
+    def _facts(self) -> Any:
+        return {
+            "fence": self._lease.fence,
+            "state": self._lease.state.value,
+            "lost": self._lease.lost.is_set(),
+            "told": self._told,
+            "abandoned": self._lease.abandoned,
+        }
+
+
+def _attempt(act: Callable[[], Any], sync: bool) -> str:
+    try:
+        result = act()
+        if not sync and result is not None:
+            result.send(None)
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    return "no error"
+
+
+def _say(answer: Any) -> None:
+    print(json.dumps(answer), flush=True)
+
+
+async def _serve_async(url: str) -> None:
+    session = _Session("async", url)
+    _say("ready")
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        _say(await session.answer(json.loads(line)))
+
+
+def _serve_sync(url: str) -> None:
+    session = _Session("sync", url)
+    _say("ready")
+    for line in sys.stdin:
+        _say(run(session.answer(json.loads(line))))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "sync":
+        _serve_sync(sys.argv[2])
+    else:
+        asyncio.run(_serve_async(sys.argv[2]))

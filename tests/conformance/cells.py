@@ -1,0 +1,140 @@
+"""The cells of the matrix: every engine × {sync, async}. A test is written once and runs in each.
+
+An `Actor` is a thread or a task with an identity of its own. `actor.do(lambda: lock.acquire())` means
+the same in both faces: the methods have the same names, and a coroutine is awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+from uuid import uuid4
+
+import holdfast
+from tests.waiting import soon
+
+ENGINES = ("memory", "sqlite", "redis", "valkey", "redis+cluster")
+FACES = ("sync", "async")
+
+Job = tuple[Callable[[], Any], "Future[Any]"]
+
+
+class Actor(ABC):
+    """One caller: leases, re-entry and deadlocks are told apart by who asks."""
+
+    @abstractmethod
+    async def do(self, act: Callable[[], Any]) -> Any:
+        """Act as this caller, and wait for the outcome."""
+
+    def start(self, act: Callable[[], Any]) -> asyncio.Task[Any]:
+        """Act as this caller in the background of the test."""
+        return asyncio.create_task(self.do(act))
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+
+class ThreadActor(Actor):
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    async def do(self, act: Callable[[], Any]) -> Any:
+        future: Future[Any] = Future()
+        self._jobs.put((act, future))
+        return await asyncio.wrap_future(future)
+
+    async def close(self) -> None:
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            act, future = job
+            try:
+                result = act()
+            except BaseException as error:
+                if not future.cancelled():
+                    future.set_exception(error)
+            else:
+                if not future.cancelled():
+                    future.set_result(result)
+
+
+class TaskActor(Actor):
+    def __init__(self) -> None:
+        self._jobs: asyncio.Queue[tuple[Callable[[], Any], asyncio.Future[Any]]] = asyncio.Queue()
+        self._task = asyncio.create_task(self._run())
+
+    async def do(self, act: Callable[[], Any]) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._jobs.put_nowait((act, future))
+        return await future
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            act, future = await self._jobs.get()
+            try:
+                result = act()
+                if asyncio.iscoroutine(result):
+                    result = await result
+            except Exception as error:
+                if not future.cancelled():
+                    future.set_exception(error)
+            else:
+                if not future.cancelled():
+                    future.set_result(result)
+
+
+class Cell:
+    """One engine with one face, and everything a test makes in it."""
+
+    def __init__(self, engine: str, face: str, url: str) -> None:
+        self.engine = engine
+        self.face = face
+        self.url = url
+        self.name = f"test:{uuid4().hex}"
+        self._clients: list[Any] = []
+        self._actors: list[Actor] = []
+
+    def client(self, **options: Any) -> Any:
+        """A client of this face: `Client` or `AsyncClient`."""
+        kind = holdfast.Client if self.face == "sync" else holdfast.AsyncClient
+        self._clients.append(kind(self.url, **options))
+        return self._clients[-1]
+
+    def actor(self) -> Actor:
+        self._actors.append(ThreadActor() if self.face == "sync" else TaskActor())
+        return self._actors[-1]
+
+    async def run(self, act: Callable[[], Any]) -> Any:
+        """Act as a caller of no importance."""
+        actor = ThreadActor() if self.face == "sync" else TaskActor()
+        try:
+            return await actor.do(act)
+        finally:
+            await actor.close()
+
+    async def close(self) -> None:
+        for actor in self._actors:
+            await actor.close()
+        for client in self._clients:
+            await self.run(client.close)
+
+
+async def queued(cell: Cell, client: Any, count: int, name: str | None = None) -> None:
+    """Wait until `count` tickets wait for the lock."""
+
+    async def enough() -> bool:
+        seen = await cell.run(lambda: client.inspect(name or cell.name))
+        return bool(seen.waiting >= count)
+
+    await soon(enough, f"{count} waiting tickets")

@@ -1,0 +1,43 @@
+"""The `cell` fixture: one engine with one face. Every test here runs in every cell."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.cells import ENGINES, FACES, Cell
+
+
+# What only one face has: awaits to be cancelled at, a thread to be interrupted.
+
+
+@pytest.fixture(params=ENGINES)
+async def async_cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
+    cell = Cell(request.param, "async", _url(request.param, request, tmp_path))
+    yield cell
+    await cell.close()
+
+
+@pytest.fixture(params=ENGINES)
+async def sync_cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
+    cell = Cell(request.param, "sync", _url(request.param, request, tmp_path))
+    yield cell
+    await cell.close()
+
+
+@pytest.fixture(params=[(engine, face) for engine in ENGINES for face in FACES], ids="-".join)
+async def cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
+    engine, face = request.param
+    cell = Cell(engine, face, _url(engine, request, tmp_path))
+    yield cell
+    await cell.close()
+
+
+def _url(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    if engine == "memory":
+        return f"memory://{folder.name}"
+    if engine == "sqlite":
+        return f"sqlite:///{folder}/locks.db"
+    if engine == "redis+cluster":
+        return str(request.getfixturevalue("redis_cluster").url)
+    return str(request.getfixturevalue(f"{engine}_url"))

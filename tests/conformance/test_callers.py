@@ -1,0 +1,147 @@
+"""The same caller twice, re-entry, hand-over to another caller, and what a fork does."""
+
+import asyncio
+
+import pytest
+
+import holdfast
+from tests.child import Child
+from tests.conformance.cells import Cell, queued
+from tests.conformance.test_waiting import within
+
+
+async def test_the_same_caller_twice_would_deadlock(cell: Cell) -> None:
+    client = cell.client()
+    one, other = cell.actor(), cell.actor()
+    lease = await one.do(lambda: client.lock(cell.name).acquire())
+    with pytest.raises(holdfast.WouldDeadlock, match="reentrant=True") as caught:
+        await one.do(lambda: client.lock(cell.name).acquire())
+    assert caught.value.name == cell.name
+    assert await one.do(lambda: client.lock(cell.name).try_acquire()) is None
+    with pytest.raises(holdfast.LockTimeout):  # another caller just waits
+        await other.do(lambda: client.lock(cell.name).acquire(timeout=0.05))
+    await one.do(lease.release)
+    again = await one.do(lambda: client.lock(cell.name).acquire())
+    await one.do(again.release)
+
+
+async def test_a_lost_lease_does_not_count_as_held(cell: Cell) -> None:
+    client = cell.client()
+    one = cell.actor()
+    lease = await one.do(lambda: client.lock(cell.name, ttl=0.3).acquire())
+    await cell.run(lambda: client.break_lock(cell.name))
+    await one.do(lambda: lease.lost.wait(10))
+    assert await one.do(lambda: client.lock(cell.name).acquire(timeout=5))
+
+
+async def test_a_reentrant_lock_keeps_its_fence(cell: Cell) -> None:
+    client = cell.client()
+    lock = client.lock(cell.name, reentrant=True)
+    one = cell.actor()
+    outer = await one.do(lock.acquire)
+    inner = await one.do(lock.acquire)
+    third = await one.do(lock.try_acquire)
+    assert outer.fence == inner.fence == third.fence
+    for lease in (third, inner):
+        await one.do(lease.release)
+        assert outer.state is holdfast.LeaseState.HELD
+    assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
+    await one.do(outer.release)
+    assert await cell.run(lambda: client.lock(cell.name).try_acquire())
+
+
+async def test_reentry_is_for_the_same_caller_only(cell: Cell) -> None:
+    client = cell.client()
+    lock = client.lock(cell.name, reentrant=True)
+    await cell.actor().do(lock.acquire)
+    assert await cell.actor().do(lock.try_acquire) is None
+
+
+async def test_nested_with_blocks_of_a_reentrant_lock(cell: Cell) -> None:
+    lock = cell.client().lock(cell.name, reentrant=True)
+    fences: list[int] = []
+
+    if cell.face == "sync":
+
+        def nested() -> None:
+            with lock as outer, lock as inner:
+                fences.extend((outer.fence, inner.fence))
+            assert outer.state is holdfast.LeaseState.LOST
+    else:
+
+        async def nested() -> None:
+            async with lock as outer, lock as inner:
+                fences.extend((outer.fence, inner.fence))
+            assert outer.state is holdfast.LeaseState.LOST
+
+    await cell.run(nested)
+    assert fences[0] == fences[1]
+
+
+async def test_a_lease_may_be_released_by_another_caller(cell: Cell) -> None:
+    client = cell.client()
+    one, other = cell.actor(), cell.actor()
+    lease = await one.do(lambda: client.lock(cell.name).acquire())
+    await other.do(lease.release)
+    again = await one.do(lambda: client.lock(cell.name).acquire())
+    assert again.fence > lease.fence
+
+
+async def test_releasing_twice_is_harmless(cell: Cell) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    await cell.run(lease.release)
+    successor = await cell.run(lambda: client.lock(cell.name).acquire())
+    await cell.run(lease.release)
+    assert successor.state is holdfast.LeaseState.HELD
+    await cell.run(successor.renew)
+    with pytest.raises(holdfast.LeaseLost, match="already released"):
+        lease.check()
+
+
+async def test_a_release_inside_the_body_is_the_release(cell: Cell) -> None:
+    client = cell.client()
+    if cell.face == "sync":
+        await cell.run(lambda: within(client.lock(cell.name), lambda lease: lease.release()))
+    else:
+
+        async def body() -> None:
+            async with client.lock(cell.name) as lease:
+                await lease.release()
+
+        await cell.run(body)
+    assert await cell.run(lambda: client.lock(cell.name).try_acquire())
+
+
+async def test_a_forked_child_is_refused_and_the_parent_unharmed(cell: Cell) -> None:
+    if not cell.client().traits.shared:
+        pytest.skip("trait shared=False: a child process can't meet this engine")
+    with Child(cell.face, cell.url) as parent:
+        held = parent.call("acquire", name=cell.name, ttl=2)
+        for seen in parent.call("fork"):
+            assert "HoldfastError" in seen
+            assert "can't be used in its child" in seen
+            assert "Make a new Client in the child" in seen
+        assert parent.call("check")["fence"] == held["fence"]
+        assert parent.call("release")["fence"] == held["fence"]
+
+
+async def test_closing_a_client_gives_back_what_it_holds(cell: Cell) -> None:
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    await cell.run(client.close)
+    assert lease.state is holdfast.LeaseState.LOST
+    assert await cell.run(lambda: other.lock(cell.name).try_acquire())
+    with pytest.raises(holdfast.HoldfastError, match="is closed"):
+        await cell.run(lambda: client.lock(cell.name + ":other").acquire())
+
+
+async def test_closing_a_client_ends_its_waiting(cell: Cell) -> None:
+    client, other = cell.client(), cell.client()
+    await cell.run(lambda: other.lock(cell.name).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=1).acquire())
+    await queued(cell, other, 1)
+    await cell.run(client.close)
+    with pytest.raises(holdfast.HoldfastError, match="closed"):
+        await asyncio.wait_for(waiter, 10)
+    assert (await cell.run(lambda: other.inspect(cell.name))).waiting == 0

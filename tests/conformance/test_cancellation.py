@@ -1,0 +1,138 @@
+"""Cancelled at every single await, or interrupted: nothing stays behind."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.child import Child
+from tests.conformance.cells import Cell, queued
+from tests.waiting import soon
+
+
+class CancelledAt(Awaitable[Any]):
+    """Runs a coroutine in the current task and cancels the task at the k-th await that suspends."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], k: int) -> None:
+        self._coroutine = coroutine
+        self._k = k
+        self.reached = False
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        steps = self._coroutine.__await__()
+        act: Callable[[], Any] = lambda: steps.send(None)  # noqa: E731 - changes with each step
+        for number in count():
+            try:
+                suspended_on = act()
+            except StopIteration as stop:
+                return stop.value
+            if number == self._k:
+                self.reached = True
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()  # takes effect at the very yield below
+            try:
+                yield suspended_on
+            except BaseException as error:
+                act = lambda error=error: steps.throw(error)  # type: ignore[misc]  # noqa: E731
+            else:
+                act = lambda: steps.send(None)  # noqa: E731
+
+
+async def acquire_free(client: Any, name: str) -> None:
+    await (await client.lock(name).acquire()).release()
+
+
+async def wait_in_vain(client: Any, name: str) -> None:
+    with suppress(holdfast.LockTimeout):
+        await client.lock(name).acquire(timeout=0.05)
+
+
+async def hold_and_renew(client: Any, name: str) -> None:
+    async with client.lock(name, ttl=5) as lease:
+        await lease.renew(ttl=3)
+        await asyncio.sleep(0)
+
+
+async def try_once(client: Any, name: str) -> None:
+    assert await client.lock(name).try_acquire() is None
+
+
+@pytest.mark.parametrize("operation", [acquire_free, hold_and_renew, wait_in_vain, try_once])
+async def test_cancelled_at_every_await(async_cell: Cell, operation: Any) -> None:
+    cell = async_cell
+    contended = operation in (wait_in_vain, try_once)
+    other = cell.client()
+    holder = await other.lock(cell.name).acquire() if contended else None
+    before = asyncio.all_tasks()
+    for k in count():
+        client = holdfast.AsyncClient(cell.url)  # a new one each time: connecting has awaits too
+        attempt = CancelledAt(operation(client, cell.name), k)
+        task = asyncio.create_task(_run(attempt))
+        outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+        if attempt.reached:
+            assert isinstance(outcome, asyncio.CancelledError | None), outcome
+        await soon(lambda: _left_alone(other, cell.name, holder), f"a clean queue after await {k}")
+        assert client._keeper._wheel == {}
+        await client.close()
+        await soon(lambda: asyncio.all_tasks() <= before | other_tasks(other), "no task left")
+        if not attempt.reached:
+            break
+    assert k > 0 or cell.engine == "memory", "there was nothing to cancel"
+
+
+async def test_cancelled_while_being_granted(async_cell: Cell) -> None:
+    """The release and the cancellation race: the lock must end up free, or with the next waiter."""
+    cell = async_cell
+    client, other = cell.client(), cell.client()
+    for delay in range(25):
+        holder = await other.lock(cell.name).acquire()
+        waiter = asyncio.create_task(client.lock(cell.name).acquire())
+        await queued(cell, other, 1)
+        release = asyncio.create_task(holder.release())
+        for _ in range(delay):
+            await asyncio.sleep(0)
+        waiter.cancel()
+        await release
+        granted = (await asyncio.gather(waiter, return_exceptions=True))[0]
+        if not isinstance(granted, asyncio.CancelledError):
+            await granted.release()
+        lease = await asyncio.wait_for(other.lock(cell.name).acquire(), 10)
+        await lease.release()
+    assert client._keeper._wheel == {}
+
+
+async def test_interrupted_while_waiting(sync_cell: Cell) -> None:
+    cell = sync_cell
+    if not cell.client().traits.shared:
+        pytest.skip("trait shared=False: a child process can't meet this engine")
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    with Child(cell.face, cell.url) as child:
+        child.send("acquire", name=cell.name)
+        await queued(cell, client, 1)
+        child.interrupt()
+        assert child.receive()["error"] == "KeyboardInterrupt"
+        assert (await cell.run(lambda: client.inspect(cell.name))).waiting == 0
+        await cell.run(lease.release)
+        assert child.call("acquire", name=cell.name, timeout=5)["fence"] > lease.fence
+
+
+async def _run(attempt: CancelledAt) -> None:
+    await attempt
+
+
+def other_tasks(client: Any) -> set[Any]:
+    """The other client's keeper may start and end as it likes."""
+    task = client._keeper._task
+    return set() if task is None else {task._task}
+
+
+async def _left_alone(client: Any, name: str, holder: Any) -> bool:
+    seen = await client.inspect(name)
+    fences = [one.fence for one in seen.holders]
+    return seen.waiting == 0 and fences == ([holder.fence] if holder else [])

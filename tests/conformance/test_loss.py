@@ -1,0 +1,209 @@
+"""Holders that die or are stopped, engines that go away: what is lost, who is told, and when."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.child import Child
+from tests.conformance.cells import Cell, queued
+from tests.waiting import soon
+
+TTL = 1.0
+
+
+@pytest.fixture
+def shared(cell: Cell) -> None:
+    if not cell.client().traits.shared:
+        pytest.skip("trait shared=False: a child process can't meet this engine")
+
+
+@pytest.mark.usefixtures("shared")
+async def test_a_killed_holder_is_followed_within_its_ttl(cell: Cell) -> None:
+    client = cell.client()
+    with Child(cell.face, cell.url) as holder:
+        fence = holder.call("acquire", name=cell.name, ttl=TTL)["fence"]
+        heir = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire())
+        await queued(cell, client, 1)
+        holder.kill()
+        left = (await cell.run(lambda: client.inspect(cell.name))).holders[0].expires
+        assert 0 < left <= TTL
+        lease = await asyncio.wait_for(heir, left + 5)
+        seen = (await cell.run(lambda: client.inspect(cell.name))).holders[0]
+    assert lease.fence > fence
+    assert lease.abandoned, "the one before did not release"
+    assert lease.state is holdfast.LeaseState.HELD
+    assert seen.fence == lease.fence
+    await cell.run(lease.release)
+    clean = await cell.run(lambda: client.lock(cell.name).acquire())
+    assert not clean.abandoned
+
+
+@pytest.mark.usefixtures("shared")
+async def test_a_stopped_holder_learns_of_its_loss_at_once(cell: Cell) -> None:
+    client = cell.client()
+    with Child(cell.face, cell.url) as holder:
+        fence = holder.call("acquire", name=cell.name, ttl=TTL)["fence"]
+        heir = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire())
+        await queued(cell, client, 1)
+        holder.stop()
+        try:
+            lease = await asyncio.wait_for(heir, 10)
+            assert lease.fence > fence
+            assert lease.abandoned
+        finally:
+            holder.go_on()
+        refused = holder.call("check")
+        assert refused["error"] == "LeaseLost"
+        assert "don't write" in refused["text"]
+        facts = holder.call("facts")
+        assert (facts["state"], facts["lost"]) == ("lost", True)
+        await soon(lambda: holder.call("facts")["told"] == 1, "the callback")  # the keeper calls it
+        assert holder.call("release")["error"] == "LeaseLost"
+        assert lease.state is holdfast.LeaseState.HELD
+        await cell.run(lease.renew)  # it was not touched
+        seen = await cell.run(lambda: client.inspect(cell.name))
+        assert [one.fence for one in seen.holders] == [lease.fence]
+
+
+@pytest.mark.usefixtures("shared")
+async def test_a_waiter_that_was_stopped_for_long_joins_again(cell: Cell) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    with Child(cell.face, cell.url) as waiter:
+        waiter.send("acquire", name=cell.name, ttl=0.5)
+        await queued(cell, client, 1)
+        waiter.stop()
+        try:
+            behind = cell.actor().start(lambda: client.lock(cell.name).acquire())
+            await queued(cell, client, 2)
+            await cell.run(lease.release)
+            second = await asyncio.wait_for(behind, 10)
+        finally:
+            waiter.go_on()
+        await queued(cell, client, 1)
+        await cell.run(second.release)
+        assert waiter.receive()["fence"] > second.fence
+
+
+async def test_a_broken_lock_is_lost_and_passed_on(cell: Cell) -> None:
+    client = cell.client()
+    told: list[Any] = []
+    holder = cell.actor()
+    lease = await holder.do(lambda: client.lock(cell.name, ttl=TTL, on_lost=told.append).acquire())
+    heir = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await queued(cell, client, 1)
+    assert await cell.run(lambda: client.break_lock(cell.name)) is True
+    assert (await asyncio.wait_for(heir, 10)).abandoned
+    assert await holder.do(lambda: lease.lost.wait(10))
+    assert told == [lease]
+    with pytest.raises(holdfast.LeaseLost, match="is lost") as caught:
+        lease.check()
+    assert caught.value.name == cell.name
+    assert caught.value.reason
+    with pytest.raises(holdfast.LeaseLost):
+        await holder.do(lease.release)
+    assert lease.remaining() == 0
+    assert await cell.run(lambda: client.break_lock(cell.name + ":nobody")) is False
+
+
+async def test_a_lost_lease_is_raised_at_the_end_of_the_body(cell: Cell) -> None:
+    client = cell.client()
+
+    with pytest.raises(holdfast.LeaseLost):
+        await cell.run(lambda: _broken_inside(cell, client, fails=False))
+    with pytest.raises(ZeroDivisionError) as caught:
+        await cell.run(lambda: _broken_inside(cell, client, fails=True))
+    assert "is lost" in caught.value.__notes__[0]
+
+
+def _broken_inside(cell: Cell, client: Any, *, fails: bool) -> Any:
+    lock = client.lock(cell.name, ttl=0.3)
+    if cell.face == "async":
+        return _broken_inside_async(cell, client, lock, fails)
+    with lock as lease:
+        client.break_lock(cell.name)
+        assert lease.lost.wait(10)
+        if fails:
+            raise ZeroDivisionError
+    return None
+
+
+async def _broken_inside_async(cell: Cell, client: Any, lock: Any, fails: bool) -> None:
+    async with lock as lease:
+        await client.break_lock(cell.name)
+        assert await lease.lost.wait(10)
+        if fails:
+            raise ZeroDivisionError
+
+
+async def test_losing_the_lease_cancels_the_body_on_request(async_cell: Cell) -> None:
+    cell = async_cell
+    client = cell.client()
+    with pytest.raises(holdfast.LeaseLost):
+        async with client.lock(cell.name, ttl=0.3, on_lost="cancel"):
+            await client.break_lock(cell.name)
+            await asyncio.sleep(60)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+async def test_someone_elses_cancellation_stays_a_cancellation(async_cell: Cell) -> None:
+    client = async_cell.client()
+    inside = asyncio.Event()
+
+    async def work() -> None:
+        async with client.lock(async_cell.name, on_lost="cancel"):
+            inside.set()
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not (await client.inspect(async_cell.name)).holders
+
+
+async def test_leases_are_renewed_for_as_long_as_they_are_held(cell: Cell) -> None:
+    client = cell.client()
+    leases = [
+        await cell.run(lambda n=number: client.lock(f"{cell.name}:{n}", ttl=0.3).acquire())
+        for number in range(5)
+    ]
+    await asyncio.sleep(1.2)  # four times the ttl: time itself is under test
+    for lease in leases:
+        lease.check()
+        assert lease.state is holdfast.LeaseState.HELD
+        assert 0 < lease.remaining() <= 0.3
+        await cell.run(lease.release)
+
+
+async def test_renewing_by_hand_with_another_ttl(cell: Cell) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=5).acquire())
+    await cell.run(lambda: lease.renew(ttl=60))
+    assert 5 < lease.remaining() <= 60
+    assert lease.ttl == 60
+    assert (await cell.run(lambda: client.inspect(cell.name))).holders[0].expires > 5
+    await cell.run(lambda: lease.renew(ttl=2))
+    assert lease.remaining() <= 2
+    with pytest.raises(ValueError, match="ttl must be between"):
+        await cell.run(lambda: lease.renew(ttl=-1))
+    await cell.run(lease.release)
+    with pytest.raises(holdfast.LeaseLost):
+        await cell.run(lease.renew)
+
+
+async def test_abandoned_is_about_the_one_before_only(cell: Cell) -> None:
+    client = cell.client()
+    first = await cell.run(lambda: client.lock(cell.name).acquire())
+    assert not first.abandoned
+    await cell.run(lambda: client.break_lock(cell.name))
+    second = await cell.run(lambda: client.lock(cell.name).acquire())
+    assert second.abandoned
+    await cell.run(second.release)
+    third = await cell.run(lambda: client.lock(cell.name).acquire())
+    assert not third.abandoned

@@ -1,0 +1,347 @@
+"""The reference queue: what every engine must do, so it has to be right itself."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from holdfast.core.queue import TicketQueue
+from holdfast.core.ticket import Mode, Owner, Place, Standing, Ticket
+
+TTL = 10.0
+
+
+def ticket(id: str, ttl: float = TTL, mode: Mode = Mode.EXCLUSIVE, permits: int = 1) -> Ticket:
+    return Ticket("name", id, ttl, Owner("host", 1, id), mode, permits)
+
+
+@pytest.fixture
+def queue() -> TicketQueue:
+    return TicketQueue("name")
+
+
+def ids(tickets: list[Ticket]) -> list[str]:
+    return [ticket.id for ticket in tickets]
+
+
+def test_the_first_is_admitted_and_the_second_waits(queue: TicketQueue) -> None:
+    first = queue.enter(ticket("a"), 1.0)
+    second = queue.enter(ticket("b"), 2.0)
+    assert first.place is Place.ADMITTED
+    assert second.place is Place.WAITING
+    assert second.fence > first.fence > 0
+    assert second.recheck == pytest.approx(9.0), "when the one ahead would expire"
+    assert queue.told() == []
+
+
+def test_leaving_tells_exactly_the_next(queue: TicketQueue) -> None:
+    for id in "abc":
+        queue.enter(ticket(id), 1.0)
+    assert queue.leave(ticket("a"), 2.0)
+    assert ids(queue.told()) == ["b"]
+    assert queue.told() == [], "once"
+    assert queue.standing("b", 2.0).place is Place.ADMITTED
+    assert queue.standing("c", 2.0).place is Place.WAITING
+
+
+def test_one_who_waits_can_leave(queue: TicketQueue) -> None:
+    for id in "abc":
+        queue.enter(ticket(id), 1.0)
+    assert queue.leave(ticket("b"), 2.0)
+    assert queue.told() == []
+    assert queue.leave(ticket("a"), 3.0)
+    assert ids(queue.told()) == ["c"]
+
+
+def test_every_operation_can_be_repeated(queue: TicketQueue) -> None:
+    first = queue.enter(ticket("a"), 1.0)
+    assert queue.enter(ticket("a"), 2.0) == first
+    assert queue.renew(ticket("a"), 3.0) == first
+    waiting = queue.enter(ticket("b"), 3.0)
+    assert queue.enter(ticket("b"), 4.0).fence == waiting.fence
+    assert len(queue) == 2
+    assert queue.leave(ticket("a"), 5.0)
+    assert not queue.leave(ticket("a"), 6.0)
+    assert queue.standing("b", 6.0).place is Place.ADMITTED, "the repeat touched nobody else"
+
+
+def test_a_renewal_never_brings_a_ticket_back(queue: TicketQueue) -> None:
+    queue.enter(ticket("a"), 1.0)
+    queue.leave(ticket("a"), 2.0)
+    assert queue.renew(ticket("a"), 3.0) == Standing(Place.GONE)
+    assert len(queue) == 0
+    queue.enter(ticket("a"), 4.0)
+    assert queue.renew(ticket("a"), 4.0 + TTL) == Standing(Place.GONE)
+    assert len(queue) == 0
+
+
+def test_joining_only_if_free(queue: TicketQueue) -> None:
+    assert queue.enter(ticket("a"), 1.0, if_free=True).place is Place.ADMITTED
+    assert queue.enter(ticket("b"), 2.0, if_free=True) == Standing(Place.REFUSED)
+    assert len(queue) == 1
+    again = queue.enter(ticket("a"), 3.0, if_free=True)
+    assert again.place is Place.ADMITTED, "the holder's own repeat is not refused"
+
+
+def test_an_expired_holder_is_taken_out_by_whoever_looks(queue: TicketQueue) -> None:
+    queue.enter(ticket("a"), 1.0)
+    queue.enter(ticket("b", ttl=100.0), 1.0)
+    assert queue.enter(ticket("b", ttl=100.0), 10.9).place is Place.WAITING
+    found = queue.enter(ticket("b", ttl=100.0), 11.0)
+    assert found.place is Place.ADMITTED
+    assert found.abandoned
+    assert queue.told() == [], "it asked itself"
+
+
+def test_whoever_comes_upon_an_expired_holder_wakes_the_next(queue: TicketQueue) -> None:
+    queue.enter(ticket("a"), 1.0)
+    queue.enter(ticket("b", ttl=100.0), 1.0)
+    queue.enter(ticket("c", ttl=100.0), 11.5)
+    assert ids(queue.told()) == ["b"]
+
+
+def test_a_dead_waiter_does_not_hold_up_the_next(queue: TicketQueue) -> None:
+    queue.enter(ticket("a", ttl=100.0), 1.0)
+    queue.enter(ticket("dead", ttl=5.0), 1.0)
+    queue.enter(ticket("c", ttl=100.0), 1.0)
+    queue.leave(ticket("a"), 7.0)
+    assert ids(queue.told()) == ["c"]
+
+
+def test_renewing_extends_and_another_ttl_counts_from_then_on(queue: TicketQueue) -> None:
+    queue.enter(ticket("a"), 0.0)
+    queue.renew(ticket("a", ttl=20.0), 5.0)
+    assert queue.inspect(5.0, 0).holders[0].expires == pytest.approx(20.0)
+    assert queue.renew(ticket("a", ttl=20.0), 24.0).place is Place.ADMITTED
+
+
+def test_a_late_request_with_a_shorter_ttl_takes_no_time_away(queue: TicketQueue) -> None:
+    queue.enter(ticket("a", ttl=60.0), 0.0)
+    queue.renew(ticket("a", ttl=1.0), 1.0)
+    queue.enter(ticket("a", ttl=1.0), 2.0)
+    assert queue.standing("a", 3.0).place is Place.ADMITTED
+    assert queue.inspect(3.0, 0).holders[0].expires == pytest.approx(57.0)
+
+
+def test_fences_grow_although_memory_was_lost() -> None:
+    before = TicketQueue("name").enter(ticket("a"), 1000.0)
+    after = TicketQueue("name").enter(ticket("b"), 1000.001)
+    assert after.fence > before.fence
+
+
+def test_fences_grow_although_the_clock_was_set_back(queue: TicketQueue) -> None:
+    first = queue.enter(ticket("a"), 1000.0)
+    queue.leave(ticket("a"), 1000.0)
+    assert queue.enter(ticket("b"), 5.0).fence == first.fence + 1
+
+
+def test_abandoned_is_about_the_one_before(queue: TicketQueue) -> None:
+    assert not queue.enter(ticket("a"), 0.0).abandoned
+    assert queue.enter(ticket("b"), 20.0).abandoned, "a expired"
+    assert queue.renew(ticket("b"), 21.0).abandoned, "and b is told so as long as it holds"
+    queue.leave(ticket("b"), 22.0)
+    assert not queue.enter(ticket("c"), 23.0).abandoned, "b released"
+    assert queue.evict(24.0)
+    assert queue.enter(ticket("d"), 25.0).abandoned, "c was evicted"
+
+
+def test_a_waiter_that_dies_or_leaves_abandons_nothing(queue: TicketQueue) -> None:
+    queue.enter(ticket("a", ttl=100.0), 0.0)
+    queue.enter(ticket("dead", ttl=1.0), 0.0)
+    queue.enter(ticket("leaver", ttl=100.0), 0.0)
+    queue.leave(ticket("leaver"), 5.0)
+    assert not queue.inspect(5.0, 0).abandoned
+    queue.leave(ticket("a"), 6.0)
+    assert not queue.enter(ticket("b"), 7.0).abandoned
+
+
+def test_a_waiter_that_leaves_does_not_hide_that_the_holder_was_evicted(
+    queue: TicketQueue,
+) -> None:
+    queue.enter(ticket("a", ttl=100.0), 0.0)
+    queue.enter(ticket("b", ttl=100.0), 0.0)
+    queue.enter(ticket("c", ttl=100.0), 0.0)
+    queue.evict(1.0)
+    queue.leave(ticket("c"), 2.0)
+    assert queue.standing("b", 3.0).abandoned
+
+
+def test_evicting_nobody(queue: TicketQueue) -> None:
+    assert not queue.evict(1.0)
+    queue.enter(ticket("a"), 1.0)
+    assert not queue.evict(12.0), "it had expired already"
+
+
+def test_evicting_a_holder_admits_the_next(queue: TicketQueue) -> None:
+    queue.enter(ticket("a"), 1.0)
+    queue.enter(ticket("b"), 1.0)
+    assert queue.evict(2.0)
+    assert ids(queue.told()) == ["b"]
+    assert queue.renew(ticket("a"), 3.0) == Standing(Place.GONE)
+    assert not queue.leave(ticket("a"), 3.0)
+    assert queue.standing("b", 3.0) == Standing(Place.ADMITTED, queue.fence, abandoned=True)
+
+
+def test_a_semaphore_looks_again_when_enough_have_expired(queue: TicketQueue) -> None:
+    for id, ttl in (("a", 30.0), ("b", 10.0), ("c", 20.0)):
+        queue.enter(ticket(id, ttl=ttl, permits=3), 0.0)
+    waiting = queue.enter(ticket("d", ttl=40.0, permits=3), 0.0)
+    assert waiting.recheck == pytest.approx(10.0), "one of the three is enough"
+    behind = queue.enter(ticket("e", permits=3), 0.0)
+    assert behind.recheck == pytest.approx(20.0), "two of the four have to go"
+
+
+def test_a_mutex_looks_again_when_all_ahead_have_expired(queue: TicketQueue) -> None:
+    for id, ttl in (("a", 10.0), ("b", 30.0), ("c", 20.0)):
+        queue.enter(ticket(id, ttl=ttl), 0.0)
+    assert queue.enter(ticket("d"), 0.0).recheck == pytest.approx(30.0)
+
+
+def test_inspecting(queue: TicketQueue) -> None:
+    assert queue.inspect(0.0, 10).holders == ()
+    for index, id in enumerate("abcd"):
+        queue.enter(ticket(id), float(index))
+    seen = queue.inspect(4.0, 2)
+    assert [holder.owner.label for holder in seen.holders] == ["a"]
+    assert [waiter.owner.label for waiter in seen.waiters] == ["b", "c"]
+    assert seen.waiting == 3
+    assert seen.fence == queue.fence
+    assert (seen.holders[0].since, seen.holders[0].expires) == pytest.approx((4.0, 6.0))
+    assert (seen.waiters[0].since, seen.waiters[0].expires) == pytest.approx((3.0, 7.0))
+    assert not seen.abandoned
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Any sequence of requests, of any kind of lock, with time going on in between."""
+
+    KINDS: ClassVar[dict[str, tuple[tuple[Mode, int], ...]]] = {
+        "mutex": ((Mode.EXCLUSIVE, 1),),
+        "semaphore": ((Mode.EXCLUSIVE, 3),),
+        "rwlock": ((Mode.READ, 1), (Mode.WRITE, 1)),
+    }
+    kind = "mutex"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = TicketQueue("name")
+        self.now = 1000.0
+        self.newest = 0
+        self.tickets: dict[str, Ticket] = {}
+        self.fences: dict[str, int] = {}
+        """Of each ticket that is thought to be in the queue."""
+        self.expires: dict[str, float] = {}
+
+    def holders(self) -> list[str]:
+        return [id for id in self.fences if self.place(id) is Place.ADMITTED]
+
+    def place(self, id: str) -> Place:
+        return self.queue.standing(id, self.now).place
+
+    def alive(self) -> dict[str, int]:
+        return {id: fence for id, fence in self.fences.items() if self.expires[id] > self.now}
+
+    def settle(self, asking: str, before: list[str]) -> None:
+        """After each request: what has expired is gone, and exactly the others' admissions are told."""
+        self.fences = self.alive()
+        new = [id for id in self.holders() if id not in before]
+        told = ids(self.queue.told())
+        assert sorted(told) == sorted(id for id in new if id != asking)
+        assert len(self.queue) == len(self.fences)
+
+    def known(self, number: int) -> Ticket:
+        modes = self.KINDS[self.kind]
+        mode, permits = modes[number % len(modes)]
+        return self.tickets.setdefault(
+            str(number), ticket(str(number), 1.0 + number % 5, mode, permits)
+        )
+
+    @rule(number=st.integers(0, 9), if_free=st.booleans())
+    def enter(self, number: int, if_free: bool) -> None:
+        mine, before = self.known(number), self.holders()
+        was = self.alive().get(mine.id)
+        standing = self.queue.enter(mine, self.now, if_free=if_free)
+        if standing.place is Place.REFUSED:
+            assert if_free
+            assert was is None
+        else:
+            if was is None:
+                assert standing.fence > self.newest, "fences only grow"
+                assert not if_free or standing.place is Place.ADMITTED
+                self.newest = standing.fence
+            else:
+                assert standing.fence == was, "a repeat means the same thing"
+            self.fences[mine.id] = standing.fence
+            self.expires[mine.id] = self.now + mine.ttl
+            assert (standing.recheck < 1e9) is (standing.place is Place.WAITING)
+        self.settle(mine.id, before)
+
+    @rule(number=st.integers(0, 9))
+    def renew(self, number: int) -> None:
+        mine, before = self.known(number), self.holders()
+        was = self.alive().get(mine.id)
+        standing = self.queue.renew(mine, self.now)
+        assert (standing.place is Place.GONE) is (was is None)
+        if was is not None:
+            assert standing.fence == was
+            self.expires[mine.id] = self.now + mine.ttl
+        self.settle(mine.id, before)
+
+    @rule(number=st.integers(0, 9))
+    def leave(self, number: int) -> None:
+        mine, before = self.known(number), self.holders()
+        was = self.alive().pop(mine.id, None)
+        assert self.queue.leave(mine, self.now) is (was is not None)
+        self.fences.pop(mine.id, None)
+        self.settle(mine.id, before)
+
+    @rule()
+    def evict(self) -> None:
+        before = self.holders()
+        present = set(self.alive())
+        evicted = self.queue.evict(self.now)
+        gone = {id for id in present if self.place(id) is Place.GONE}
+        assert evicted is bool(gone)
+        for id in gone:
+            del self.fences[id]
+        # Whoever was admitted only to be evicted need not hear of it.
+        told = set(ids(self.queue.told()))
+        self.fences = self.alive()
+        assert told - gone == {id for id in self.holders() if id not in before}
+
+    @precondition(lambda self: self.fences)
+    @rule(seconds=st.sampled_from([0.0, 0.001, 0.5, 2.0, 6.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @invariant()
+    def nobody_is_overtaken(self) -> None:
+        in_order = sorted(self.alive(), key=lambda id: self.fences[id])
+        places = [self.place(id) for id in in_order]
+        assert places == sorted(places, reverse=True), "all who hold stand before all who wait"
+
+    @invariant()
+    def the_lock_is_kept(self) -> None:
+        modes = [self.tickets[id].mode for id in self.alive() if self.place(id) is Place.ADMITTED]
+        if self.kind == "rwlock":
+            assert modes.count(Mode.WRITE) == 0 or len(modes) == 1
+        else:
+            assert len(modes) <= {"mutex": 1, "semaphore": 3}[self.kind]
+
+
+class SemaphoreMachine(QueueMachine):
+    kind = "semaphore"
+
+
+class ReadersAndWritersMachine(QueueMachine):
+    kind = "rwlock"
+
+
+TestMutex = QueueMachine.TestCase
+TestSemaphore = SemaphoreMachine.TestCase
+TestReadersAndWriters = ReadersAndWritersMachine.TestCase
+for case in (TestMutex, TestSemaphore, TestReadersAndWriters):
+    case.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

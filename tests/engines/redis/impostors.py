@@ -1,0 +1,71 @@
+"""Servers that are not what a Redis URL promises."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Self
+
+from tests.servers import HOST
+
+HELLO_6 = (
+    b"%3\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n6.2.14\r\n$5\r\nproto\r\n:3\r\n"
+)
+
+Answer = Callable[[bytes], bytes]
+
+
+def silence(_: bytes) -> bytes:
+    """Accept everything, say nothing."""
+    return b""
+
+
+def web_server(_: bytes) -> bytes:
+    return b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+
+
+def old_redis(_: bytes) -> bytes:
+    """The welcome of a Redis that can't run our scripts, and that it does not know them."""
+    return HELLO_6 + b"-ERR Error compiling script\r\n" * 9
+
+
+class Impostor:
+    """Listens on a port, greets, and answers whatever it hears in its own way."""
+
+    def __init__(self, answer: Answer, greeting: bytes = b"") -> None:
+        self._answer = answer
+        self._greeting = greeting
+        self._listener = socket.create_server((HOST, 0))
+        self._accepted: list[socket.socket] = []
+        self.port = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._accept, daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"redis://{HOST}:{self.port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for end in (self._listener, *self._accepted):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        self._thread.join()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self._accepted.append(client)
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError):
+            client.sendall(self._greeting)
+            while heard := client.recv(65_536):
+                client.sendall(self._answer(heard))

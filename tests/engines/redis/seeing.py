@@ -1,0 +1,80 @@
+"""Looking at a lock from outside, past Holdfast's own client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import holdfast
+from holdfast.engines.redis.keys import keys_of, tag_of
+from tests.conformance.cells import Cell
+from tests.servers import RedisServer
+from tests.waiting import soon
+
+
+def tickets(server: RedisServer, name: str) -> list[str]:
+    """The ids in a name's queue, first come first."""
+    return [str(id) for id in server.execute("ZRANGE", keys_of(tag_of(name))[1], 0, -1)]
+
+
+def newest_fence(server: RedisServer, name: str) -> int:
+    """The newest fence that was handed out for a name."""
+    return int(server.execute("HGET", keys_of(tag_of(name))[0], "last"))
+
+
+def links(server: RedisServer) -> list[str]:
+    """The connections that Holdfast has to a server, by their number there."""
+    return [str(link["id"]) for link in link_list(server)]
+
+
+def link_list(server: RedisServer) -> list[dict[str, Any]]:
+    """What the server knows about each of Holdfast's connections."""
+    with server.client() as client:
+        return [dict(link) for link in client.client_list() if link["name"] == "holdfast"]
+
+
+async def connected(cell: Cell, client: Any) -> None:
+    """Have the client connect, so that the next request is the one a test is about."""
+    lease = await cell.run(lambda: client.lock(f"{cell.name}:before").acquire())
+    await cell.run(lease.release)
+
+
+async def held(lease: Any) -> None:
+    await soon(lambda: lease.state is holdfast.LeaseState.HELD, "the lease to be held")
+
+
+async def renewed(cell: Cell, lease: Any) -> None:
+    """Wait until the lease can be renewed again."""
+
+    async def works() -> bool:
+        try:
+            await cell.run(lease.renew)
+        except holdfast.EngineError:
+            return False
+        return True
+
+    await soon(works, "the lease to be renewed")
+
+
+async def lost(lease: Any) -> None:
+    await soon(lambda: lease.state is holdfast.LeaseState.LOST, "the lease to be lost")
+
+
+async def empty(server: RedisServer, name: str) -> None:
+    """Wait until nobody stands in the queue."""
+    await soon(lambda: not tickets(server, name), "the queue to be empty")
+
+
+async def within(seconds: float, task: asyncio.Task[Any]) -> Any:
+    """What a task brings, which must not take for ever."""
+    return await asyncio.wait_for(task, seconds)
+
+
+async def next_done(waiters: list[asyncio.Task[Any]]) -> asyncio.Task[Any]:
+    """Wait for the one that is woken, and take it out of the list."""
+    woken: list[asyncio.Task[Any]] = await soon(
+        lambda: [waiter for waiter in waiters if waiter.done()], "the next one"
+    )
+    assert len(woken) == 1
+    waiters.remove(woken[0])
+    return woken[0]

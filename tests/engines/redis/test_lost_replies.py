@@ -1,0 +1,167 @@
+"""The connection is cut after a request was carried out: it was never lost, nor done twice."""
+
+from collections.abc import Callable
+
+import pytest
+
+import holdfast
+from tests.conformance.cells import Cell, queued
+from tests.engines.redis.seeing import connected, empty, held, newest_fence, tickets, within
+from tests.proxy import TcpProxy
+from tests.servers import HOST, RedisFactory, RedisServer
+from tests.waiting import soon
+
+AGAIN = 2
+"""The reply to a repeated request is the second on its connection: the first one greets."""
+
+
+@pytest.fixture
+def server(redis_server: RedisFactory) -> RedisServer:
+    return redis_server()
+
+
+@pytest.fixture
+def proxy(server: RedisServer, tcp_proxy: Callable[[int], TcpProxy]) -> TcpProxy:
+    return tcp_proxy(server.port)
+
+
+@pytest.fixture
+def cell(proxy: TcpProxy, open_cell: Callable[[str], Cell]) -> Cell:
+    return open_cell(f"redis://{HOST}:{proxy.port}")
+
+
+async def test_enter(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
+    client = cell.client()
+    await connected(cell, client)
+    cut = proxy.cut_after_request()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    assert cut.is_set()
+    assert tickets(server, cell.name) == [lease.id]
+    assert newest_fence(server, cell.name) == lease.fence, "one ticket, one fence"
+    await cell.run(lease.release)
+    assert tickets(server, cell.name) == []
+
+
+async def test_enter_if_free(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
+    """A plain SET NX would find itself in the way."""
+    client = cell.client()
+    await connected(cell, client)
+    cut = proxy.cut_after_request()
+    lease = await cell.run(lambda: client.lock(cell.name).try_acquire())
+    assert cut.is_set()
+    assert lease is not None
+    assert tickets(server, cell.name) == [lease.id]
+    assert newest_fence(server, cell.name) == lease.fence
+
+
+async def test_enter_as_a_waiter(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
+    client = cell.client()
+    holder = await cell.run(lambda: client.lock(cell.name).acquire())
+    cut = proxy.cut_after_request()
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await soon(cut.is_set, "the cut")
+    await queued(cell, client, 1)
+    fence = newest_fence(server, cell.name)
+    await cell.run(holder.release)
+    lease = await within(5, waiter)
+    assert lease.fence == fence, "its place in the queue is the one it took at first"
+    assert tickets(server, cell.name) == [lease.id]
+
+
+async def test_enter_and_its_repetition(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
+    client = cell.client()
+    await connected(cell, client)
+    cut = proxy.cut_after_request(1, AGAIN)
+    with pytest.raises(holdfast.EngineError) as caught:
+        await cell.run(lambda: client.lock(cell.name).acquire())
+    assert cut.is_set()
+    assert caught.value.outcome == "unknown"
+    await empty(server, cell.name)  # long before the ttl
+    assert newest_fence(server, cell.name), "it was there"
+
+
+async def test_enter_and_then_nobody_listens(
+    cell: Cell, server: RedisServer, proxy: TcpProxy
+) -> None:
+    client = cell.client()
+    await connected(cell, client)
+    proxy.mute()
+    with pytest.raises(holdfast.EngineError, match="no answer within") as caught:
+        await cell.run(lambda: client.lock(cell.name).acquire())
+    assert caught.value.outcome == "unknown"
+    assert newest_fence(server, cell.name), "it was delivered"
+    proxy.heal()
+    await empty(server, cell.name)
+
+
+async def test_unknown_stays_unknown(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
+    """The first request was cut, the second could not even be sent: the first may have arrived."""
+    client = cell.client()
+    await connected(cell, client)
+    server.freeze()
+    acquiring = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    sent = proxy.bytes_to_server
+    await soon(lambda: proxy.bytes_to_server > sent, "the request")
+    proxy.refuse()
+    with pytest.raises(holdfast.EngineError) as caught:
+        await within(10, acquiring)
+    assert caught.value.outcome == "unknown"
+    server.thaw()
+    proxy.heal()
+    await empty(server, cell.name)
+
+
+@pytest.mark.parametrize("cuts", [(1,), (1, AGAIN)])
+async def test_renew_in_the_background(
+    cell: Cell, server: RedisServer, proxy: TcpProxy, cuts: tuple[int, ...]
+) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=6).acquire())
+    fence = lease.fence
+    cut = proxy.cut_after_request(*cuts)
+    await soon(cut.is_set, "the renewals", timeout=6)
+    await held(lease)
+    assert lease.remaining() > 3
+    assert lease.fence == fence
+    assert tickets(server, cell.name) == [lease.id]
+    await cell.run(lease.release)
+
+
+async def test_renew_by_hand(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    proxy.cut_after_request()
+    with pytest.raises(holdfast.EngineError) as caught:
+        await cell.run(lambda: lease.renew(ttl=60))
+    assert caught.value.outcome == "unknown"
+    lease.check()
+    await cell.run(lambda: lease.renew(ttl=60))
+    assert tickets(server, cell.name) == [lease.id]
+    assert newest_fence(server, cell.name) == lease.fence
+
+
+async def test_leave(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await queued(cell, client, 1)
+    cut = proxy.cut_after_request()
+    await cell.run(lease.release)
+    assert cut.is_set()
+    following = await within(5, waiter)
+    assert following.fence > lease.fence
+    assert not following.abandoned
+    assert tickets(server, cell.name) == [following.id]
+
+
+async def test_leave_and_its_repetition(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    cut = proxy.cut_after_request(1, AGAIN)
+    with pytest.raises(holdfast.EngineError) as caught:
+        await cell.run(lease.release)
+    assert cut.is_set()
+    assert caught.value.outcome == "unknown"
+    assert tickets(server, cell.name) == []
+    with pytest.raises(holdfast.LeaseLost):
+        lease.check()

@@ -1,0 +1,195 @@
+"""What the scripts leave behind in Redis: fences that grow, keys that end, a living head."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+
+from holdfast.core.ticket import Owner, Place, Ticket
+from holdfast.engines.redis.engine import RedisEngine
+from holdfast.engines.redis.keys import keys_of, name_of, tag_of
+from holdfast.engines.registry import open_engine
+from holdfast.io.asyncio import AsyncioIO
+from holdfast.primitives.waiting import new_id
+from tests.engines.redis.seeing import tickets
+from tests.servers import RedisFactory, RedisServer
+from tests.waiting import soon
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+RECORD, QUEUE = keys_of("x")
+
+
+@pytest.fixture
+def server(redis_server: RedisFactory) -> RedisServer:
+    return redis_server()
+
+
+@pytest.fixture
+async def engine(server: RedisServer) -> AsyncIterator[RedisEngine]:
+    engine = open_engine(server.url, AsyncioIO())
+    assert isinstance(engine, RedisEngine)
+    yield engine
+    await engine.close()
+
+
+def ticket(ttl: float = 30.0) -> Ticket:
+    return Ticket("x", new_id(), ttl, Owner("here", 1))
+
+
+async def enter(engine: RedisEngine, one: Ticket) -> int:
+    return (await engine.enter(one, if_free=False, timeout=2)).fence
+
+
+async def test_fences_grow_though_the_clock_was_set_back(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    """As if an hour had been taken back since the last fence was handed out."""
+    first = ticket()
+    future = await enter(engine, first) + 3600 * 1_000_000
+    await engine.leave(first, timeout=2)
+    server.execute("HSET", RECORD, "last", future)
+    fences = []
+    for _ in range(3):
+        one = ticket()
+        fences.append(await enter(engine, one))
+        await engine.leave(one, timeout=2)
+    assert fences == [future + 1, future + 2, future + 3]
+    waiting = [ticket() for _ in range(3)]
+    fences = [await enter(engine, one) for one in waiting]
+    assert fences == [future + 4, future + 5, future + 6]
+    assert tickets(server, "x") == [one.id for one in waiting]
+
+
+async def test_fences_are_whole_numbers_to_the_last_digit(engine: RedisEngine) -> None:
+    """Lua would print 1.7907768e+15."""
+    fences = []
+    for _ in range(50):
+        one = ticket()
+        fences.append(await enter(engine, one))
+        await engine.leave(one, timeout=2)
+    assert len(set(fences)) == 50
+    assert fences == sorted(fences)
+    assert all(fence > 1_700_000_000_000_000 for fence in fences), "microseconds since 1970"
+
+
+async def test_keys_end_by_themselves(server: RedisServer, engine: RedisEngine) -> None:
+    one, other = ticket(), ticket()
+    await enter(engine, one)
+    assert HOUR_MS < server.execute("PTTL", RECORD) <= DAY_MS
+    assert HOUR_MS < server.execute("PTTL", QUEUE) <= DAY_MS
+    await enter(engine, other)
+    await engine.leave(one, timeout=2)
+    assert HOUR_MS < server.execute("PTTL", RECORD) <= DAY_MS
+    await engine.leave(other, timeout=2)
+    assert server.execute("EXISTS", QUEUE) == 0
+    assert 0 < server.execute("PTTL", RECORD) <= HOUR_MS, (
+        "released: the last fence is kept for a while"
+    )
+    assert sorted(server.execute("HKEYS", RECORD)) == ["abandoned", "last", "since"]
+
+
+async def test_a_long_ttl_is_not_cut_short_by_others(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    """A lease for a month must not end after a day because somebody with a short ttl came by."""
+    month = 30 * 86_400.0
+    long, short = ticket(month), ticket(1.0)
+    await enter(engine, long)
+    for _ in range(2):
+        await enter(engine, short)
+        await engine.renew([short], timeout=2)
+        assert server.execute("PTTL", RECORD) > month * 1000
+        assert server.execute("PTTL", QUEUE) > month * 1000
+        await engine.leave(short, timeout=2)
+    await engine.leave(long, timeout=2)
+    assert server.execute("PTTL", RECORD) <= HOUR_MS
+    await enter(engine, short)
+    assert server.execute("PTTL", RECORD) <= DAY_MS, "and afterwards all is as before"
+
+
+async def test_a_dead_holder_is_noticed_by_whoever_comes_by(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    """Joining, renewing, leaving, looking: each leaves a living head behind that knows it."""
+    for act in ("enter", "renew", "leave", "leave unknown", "inspect"):
+        dead, heir, visitor = ticket(0.1), ticket(), ticket()
+        for one in (dead, heir, visitor):
+            await enter(engine, one)
+        await soon(partial(_expired, server, dead), "the holder to expire")
+        if act == "enter":
+            await enter(engine, visitor)
+        elif act == "renew":
+            await engine.renew([visitor], timeout=2)
+        elif act == "leave":
+            await engine.leave(visitor, timeout=2)
+        elif act == "leave unknown":
+            await engine.leave(ticket(), timeout=2)
+        else:
+            await engine.inspect("x", limit=9, timeout=2)
+        assert tickets(server, "x")[0] == heir.id, act
+        told = await engine.park(heir, engine._io.now() + 5)
+        assert told is not None, act
+        assert (told.place, told.abandoned) == (Place.ADMITTED, True), act
+        for one in (heir, visitor):
+            await engine.leave(one, timeout=2)
+            engine.unpark(one)
+
+
+def _expired(server: RedisServer, one: Ticket) -> bool:
+    seconds, micros = server.execute("TIME")
+    now = int(seconds) * 1_000_000 + int(micros)
+    return int(server.execute("HGET", RECORD, one.id) or 0) <= now
+
+
+async def test_the_dead_between_the_living_are_taken_out(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    holder, last = ticket(), ticket()
+    dead = [ticket(0.1) for _ in range(20)]
+    for one in (holder, *dead, last):
+        await enter(engine, one)
+    await soon(lambda: _expired(server, dead[-1]), "them to expire")
+    (standing,) = await engine.renew([last], timeout=2)
+    assert standing is not None
+    assert standing.place is Place.WAITING
+    assert standing.recheck > 5, "it minds the living one"
+    assert tickets(server, "x") == [holder.id, last.id]
+    assert len(server.execute("HKEYS", RECORD)) == 3 + 2 * 2, "nothing of them is left"
+
+
+async def test_the_dead_behind_the_holder_are_skipped(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    holder, last = ticket(), ticket()
+    dead = [ticket(0.1) for _ in range(20)]
+    for one in (holder, *dead, last):
+        await enter(engine, one)
+    await soon(lambda: _expired(server, dead[-1]), "them to expire")
+    await engine.leave(holder, timeout=2)
+    assert tickets(server, "x") == [last.id]
+    told = await engine.park(last, engine._io.now() + 5)
+    assert told is not None
+    assert (told.place, told.abandoned) == (Place.ADMITTED, False), "they never held it"
+
+
+async def test_leaving_behind_a_dead_holder_is_a_clean_release(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    """It was its turn already, though nobody had noticed, and it gave it back."""
+    dead, heir = ticket(0.1), ticket()
+    await enter(engine, dead)
+    await enter(engine, heir)
+    await soon(lambda: _expired(server, dead), "the holder to expire")
+    assert await engine.leave(heir, timeout=2)
+    assert not (await engine.inspect("x", limit=9, timeout=2)).abandoned
+    assert not (await engine.enter(ticket(), if_free=True, timeout=2)).abandoned
+
+
+@pytest.mark.parametrize("name", ["x", "}", "{}", "%", "%7D", "%257D", "a}b%7Dc", "日本語}"])
+def test_names_become_keys_and_back(name: str) -> None:
+    record, queue = keys_of(tag_of(name))
+    assert name_of(queue.encode()) == name
+    assert queue == record + ":q"
+    inside = record[record.index("{") + 1 : record.index("}")]
+    assert inside == tag_of(name), "what a cluster looks at is all of it"

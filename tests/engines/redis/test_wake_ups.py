@@ -1,0 +1,152 @@
+"""A wake-up that never arrives, comes late or comes twice: the waiter is served all the same."""
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.core.ticket import Owner, Place, Standing, Ticket
+from holdfast.engines.contract import Engine
+from holdfast.engines.registry import open_engine
+from holdfast.io.asyncio import AsyncioIO
+from holdfast.io.blocking import BlockingIO
+from holdfast.primitives.waiting import new_id
+from tests import counting
+from tests.conformance.cells import Cell, queued
+from tests.engines.redis.seeing import next_done, tickets, within
+from tests.proxy import TcpProxy
+from tests.servers import HOST, RedisFactory, RedisServer
+
+OpenCell = Callable[[str], Cell]
+
+
+@pytest.fixture
+def server(redis_server: RedisFactory) -> RedisServer:
+    return redis_server()
+
+
+@pytest.fixture
+def proxy(server: RedisServer, tcp_proxy: Callable[[int], TcpProxy]) -> TcpProxy:
+    return tcp_proxy(server.port)
+
+
+async def test_the_wake_up_is_lost(
+    server: RedisServer, proxy: TcpProxy, open_cell: OpenCell
+) -> None:
+    """The connection stays open, but nothing comes through it: the next renewal brings the news."""
+    near, far = open_cell(server.url), open_cell(f"redis://{HOST}:{proxy.port}")
+    holder, client = near.client(), far.client()
+    lease = await near.run(lambda: holder.lock(near.name, ttl=30).acquire())
+    waiter = far.actor().start(lambda: client.lock(near.name, ttl=3).acquire())
+    await queued(near, holder, 1)
+    proxy.mute()
+    with counting.commands(server) as commands:
+        await near.run(lease.release)
+    assert commands["publish"] == 1
+    assert not waiter.done()
+    proxy.heal()
+    following = await within(10, waiter)
+    assert following.fence > lease.fence
+    assert tickets(server, near.name) == [following.id]
+
+
+async def test_the_waiter_is_cut_off_at_the_very_moment(
+    server: RedisServer, proxy: TcpProxy, open_cell: OpenCell
+) -> None:
+    near, far = open_cell(server.url), open_cell(f"redis://{HOST}:{proxy.port}")
+    holder, client = near.client(), far.client()
+    lease = await near.run(lambda: holder.lock(near.name).acquire())
+    waiter = far.actor().start(lambda: client.lock(near.name).acquire())
+    await queued(near, holder, 1)
+    proxy.refuse()
+    await near.run(lease.release)
+    proxy.heal()
+    assert (await within(5, waiter)).fence > lease.fence
+
+
+async def test_waiters_that_leave_are_not_missed(server: RedisServer, open_cell: OpenCell) -> None:
+    """The one ahead leaves, so that the one behind has to mind somebody else's expiry."""
+    cell = open_cell(server.url)
+    client, dead = cell.client(), cell.client()
+    ahead = Ticket(cell.name, new_id(), 1.0, Owner("dead", 1))
+    await cell.run(lambda: _enter(dead._engine, ahead, cell.face))  # will never be renewed
+    between = cell.actor().start(lambda: client.lock(cell.name).acquire(timeout=0.2))
+    await queued(cell, client, 1)
+    last = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await queued(cell, client, 2)
+    with pytest.raises(TimeoutError):
+        await within(5, between)
+    lease = await within(5, last)  # and not only at its next renewal, after 10 s
+    assert lease.abandoned
+
+
+def _enter(engine: Engine, ticket: Ticket, face: str) -> object:
+    entering = engine.enter(ticket, if_free=False, timeout=2)
+    if face == "async":
+        return entering
+    with pytest.raises(StopIteration) as stop:
+        entering.send(None)
+    return stop.value.value
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+async def test_of_two_wake_ups_the_second_counts(server: RedisServer, face: str) -> None:
+    """They may arrive together, before the one they are for has run."""
+    engine = open_engine(server.url, BlockingIO() if face == "sync" else AsyncioIO())
+    now = engine._io.now()  # type: ignore[attr-defined]
+    first, second, third = (
+        Ticket("x", new_id(), 30.0, Owner("here", number)) for number in range(3)
+    )
+    for ticket in (first, second, third):
+        await engine.enter(ticket, if_free=False, timeout=2)
+    await engine.leave(second, timeout=2)  # tells the third one that it stands behind the first
+    await engine.leave(first, timeout=2)  # tells it that it is its turn
+    seen: list[Standing | None] = [await engine.park(third, now + 5)]
+    if face == "sync":  # what both bring is read in turn
+        seen.append(await engine.park(third, now + 5))
+    assert seen[-1] is not None
+    assert seen[-1].place is Place.ADMITTED
+    for ticket in (second, third):
+        engine.unpark(ticket)
+    await engine.close()
+
+
+async def test_a_late_wake_up_reaches_nobody_else(server: RedisServer) -> None:
+    """A connection goes to the next caller, with the wake-up of the one before still in it."""
+    engine = open_engine(server.url, BlockingIO())
+    now = engine._io.now()  # type: ignore[attr-defined]
+    holder, gone, other = (
+        Ticket("x", new_id(), 30.0, Owner("here", number)) for number in range(3)
+    )
+    await engine.enter(holder, if_free=False, timeout=2)
+    assert (await engine.enter(gone, if_free=False, timeout=2)).place is Place.WAITING
+    engine.unpark(gone)
+    await engine.leave(holder, timeout=2)  # wakes the one that does not listen any more
+    assert (await engine.enter(other, if_free=False, timeout=2)).place is Place.WAITING
+    assert await engine.park(other, now) is None
+    await engine.leave(gone, timeout=2)
+    standing = await engine.park(other, now + 5)
+    assert standing is not None
+    assert standing.place is Place.ADMITTED
+    engine.unpark(other)
+    await engine.close()
+
+
+async def test_parking_without_a_place_to_park(server: RedisServer) -> None:
+    engine = open_engine(server.url, AsyncioIO())
+    ticket = Ticket("x", new_id(), 30.0, Owner("here", 1))
+    assert await engine.park(ticket, engine._io.now() + 60) is None  # type: ignore[attr-defined]
+    await engine.close()
+
+
+async def test_a_wake_up_takes_no_request(server: RedisServer, open_cell: OpenCell) -> None:
+    cell = open_cell(server.url)
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    waiters = [cell.actor().start(lambda: client.lock(cell.name).acquire()) for _ in range(5)]
+    await queued(cell, client, 5)
+    with counting.requests(server) as requests:
+        await cell.run(lease.release)
+        for _ in range(5):
+            done = await next_done(waiters)
+            await cell.run(done.result().release)
+    assert requests == {"evalsha": 6}, "six releases, and nobody asked anything"

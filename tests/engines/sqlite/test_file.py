@@ -1,0 +1,219 @@
+"""The lock file in use: busy, full, removed, of another boot; and transactions that break off."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast.engines.sqlite import opening
+from tests.engines.sqlite.elsewhere import in_namespace
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "locks.db"
+
+
+@pytest.fixture
+def client(path: Path) -> Iterator[holdfast.Client]:
+    with holdfast.Client(f"sqlite:///{path}") as client:
+        yield client
+
+
+def error_of(act: Callable[[], Any]) -> holdfast.EngineError:
+    with pytest.raises(holdfast.EngineError) as caught:
+        act()
+    return caught.value
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    answer = in_namespace(
+        """
+        mount_tmpfs("512k")
+        client = holdfast.Client(f"sqlite:///{folder}/locks.db")
+        lease = client.lock("x").acquire()
+        with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
+            try:
+                while True:
+                    ballast.write(bytes(512))
+            except OSError:
+                pass
+        answer, names = [], []
+        try:
+            for number in range(10_000):  # what is allocated already is used up first
+                names.append(client.lock(f"order:{number}").acquire().name)
+        except holdfast.EngineError as error:
+            answer += [error.outcome, str(error)]
+        os.unlink(f"{folder}/ballast")
+        answer.append(sorted(client.names()) == sorted([*names, "x"]))
+        lease.release()
+        answer.append(client.lock("x").acquire().fence > lease.fence)
+        """,
+        tmp_path,
+    )
+    assert answer == [
+        "not applied",
+        f"the disk that holds {tmp_path}/locks.db is full: make room, then try again",
+        True,
+        True,
+    ]
+
+
+def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path) -> None:
+    answer = in_namespace(
+        """
+        from holdfast.io.blocking import run
+        client = holdfast.Client(f"sqlite:///{folder}/locks.db")
+        lease = client.lock("x").acquire()
+        engine, ticket = client._engine, lease._kept.ticket
+        size = os.stat(f"{folder}/locks.db-wal").st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        try:
+            run(engine.leave(ticket, timeout=2))
+        except holdfast.EngineError as error:
+            answer = [error.outcome, str(error), error.name]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        answer.append(run(engine.leave(ticket, timeout=2)))
+        """,
+        tmp_path,
+    )
+    assert answer[0] == "unknown"
+    assert f"could not use {tmp_path}/locks.db: " in answer[1]
+    assert answer[2:] == ["x", True]
+
+
+def test_a_busy_file_is_reported_in_time(path: Path, client: holdfast.Client) -> None:
+    lease = client.lock("x").acquire()
+    hog = apsw.Connection(str(path))
+    hog.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    error = error_of(lambda: client.lock("y").acquire(timeout=0.3))
+    assert time.monotonic() - began >= 0.25
+    assert (error.outcome, error.name) == ("not applied", "y")
+    assert "is busy: others have been in the middle of a transaction" in str(error)
+    assert isinstance(error.__cause__, apsw.BusyError)
+    hog.execute("ROLLBACK")
+    hog.close()
+    assert client.lock("y").acquire(timeout=5)
+    lease.release()
+
+
+def test_killed_in_the_middle_of_a_transaction(path: Path, client: holdfast.Client) -> None:
+    lease = client.lock("x").acquire()
+    program = f"""
+import apsw, sys
+connection = apsw.Connection({str(path)!r})
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("DELETE FROM queue")
+connection.cache_flush()  # the pages are in the log, the commit is not
+print("deleted", flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"deleted\n"
+        assert "is busy" in str(error_of(lambda: client.lock("x").try_acquire()))
+        child.kill()
+    assert client.lock("x").try_acquire() is None
+    assert client.inspect("x").holders[0].fence == lease.fence
+    lease.release()
+
+
+def test_a_file_that_was_removed_is_not_used_any_more(path: Path, client: holdfast.Client) -> None:
+    old = client.lock("x").acquire()
+    for file in path.parent.glob("locks.db*"):
+        if file.is_file():
+            file.unlink()
+    with holdfast.Client(f"sqlite:///{path}") as newcomer:
+        new = newcomer.lock("x").acquire()
+        assert new.fence > old.fence
+        # The client that has it open notices, and meets the newcomer again.
+        eventually(lambda: client.inspect("x").fence == new.fence, "a look at the new file")
+        assert client.lock("x").try_acquire() is None
+        with pytest.raises(holdfast.LeaseLost):
+            old.renew()
+        new.release()
+
+
+def test_asked_in_the_middle_of_a_transaction(client: holdfast.Client) -> None:
+    """By a signal handler or a finalizer: refused at once, and the transaction goes on."""
+    file = client._engine._file  # type: ignore[attr-defined]
+    seen = []
+
+    def act(queues: Any) -> str:
+        seen.append(error_of(lambda: client.lock("x").try_acquire()))
+        return "done"
+
+    deadline = client._io.now() + 2
+    assert file.transact("BEGIN IMMEDIATE", deadline, None, act) == "done"
+    assert "signal handler" in str(seen[0])
+    assert client.lock("x").try_acquire()
+
+
+def test_an_interrupted_transaction_leaves_nothing_open(
+    path: Path, client: holdfast.Client
+) -> None:
+    file = client._engine._file  # type: ignore[attr-defined]
+    client.names()
+
+    def act(queues: Any) -> None:
+        queues._execute("INSERT INTO queue (name, fence) VALUES ('x', 0)")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        file.transact("BEGIN IMMEDIATE", client._io.now() + 2, None, act)
+    assert not file._connection.in_transaction
+    assert client.lock("x").try_acquire()
+
+
+def test_interrupted_behind_the_commit_it_still_wakes_the_next(
+    client: holdfast.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal that comes while SQLite commits is raised when that is done."""
+    lease = client.lock("x").acquire()
+    got: list[holdfast.Lease] = []
+    waiter = threading.Thread(target=lambda: got.append(client.lock("x", ttl=600).acquire()))
+    waiter.start()
+    eventually(lambda: client.inspect("x").waiting, "the waiter")
+    file = client._engine._file  # type: ignore[attr-defined]
+    execute = file._execute
+
+    def interrupted(sql: str, *args: Any) -> Any:
+        result = execute(sql, *args)
+        if sql == "COMMIT":
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(file, "_execute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lease.release()
+    waiter.join(30)
+    assert got, "it was woken: its own renewal would come after minutes"
+
+
+def test_another_boot_ends_every_ticket(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.Client(f"sqlite:///{path}") as before:
+        held = before.lock("x", ttl=600).acquire()
+        boot = path.parent / "boot_id"
+        boot.write_text("another\n")
+        monkeypatch.setattr(opening, "_BOOT_ID", boot)
+        with holdfast.Client(f"sqlite:///{path}") as after:
+            lease = after.lock("x").try_acquire()
+            assert lease is not None
+            assert lease.abandoned
+            assert lease.fence > held.fence
+            with pytest.raises(holdfast.LeaseLost):
+                held.release()

@@ -1,0 +1,160 @@
+"""The asyncio world: one event loop, the first one in which it is used."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.core.errors import HoldfastError
+from holdfast.io.asyncio import AsyncioIO
+
+
+@pytest.fixture
+async def io() -> AsyncIterator[AsyncioIO]:
+    io = AsyncioIO()
+    io.verify()
+    yield io
+    await io.close()
+
+
+async def test_events(io: AsyncioIO) -> None:
+    event = io.event()
+    assert await event.wait(0) is False
+    assert await event.wait(0.001) is False
+    event.set()
+    assert event.is_set()
+    assert await event.wait() is True
+    assert await event.wait(1.0) is True
+    event.clear()
+    assert not event.is_set()
+    assert await event.wait(0) is False
+
+
+async def test_an_event_is_set_from_another_thread(io: AsyncioIO) -> None:
+    event = io.event()
+    thread = threading.Thread(target=event.set)
+    waiting = asyncio.create_task(event.wait(10))
+    await asyncio.sleep(0)
+    thread.start()
+    assert await waiting is True
+    thread.join()
+
+
+async def test_an_event_wakes_all_who_wait(io: AsyncioIO) -> None:
+    event = io.event()
+    waiting = [asyncio.create_task(event.wait(10)) for _ in range(3)]
+    await asyncio.sleep(0)
+    event.set()
+    assert await asyncio.gather(*waiting) == [True, True, True]
+
+
+async def test_cancelling_one_who_waits(io: AsyncioIO) -> None:
+    task = asyncio.create_task(io.event().wait(10))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_spawning_starts_a_task(io: AsyncioIO) -> None:
+    seen: list[object] = []
+
+    async def work() -> None:
+        seen.append(asyncio.current_task())
+        await task.join()  # joining oneself does not wait
+
+    task = io.spawn(work(), "holdfast-test")
+    await task.join()
+    (ran,) = seen
+    assert isinstance(ran, asyncio.Task)
+    assert ran.get_name() == "holdfast-test"
+    assert ran is not asyncio.current_task()
+
+
+async def test_a_call_blocks_nobody_else(io: AsyncioIO) -> None:
+    release = threading.Event()
+    call = asyncio.create_task(io.call(release.wait, 10))
+    await asyncio.sleep(0)
+    assert not call.done(), "the loop goes on"
+    release.set()
+    assert await call is True
+
+
+async def test_calls_are_carried_out_in_order_also_when_one_is_cancelled(io: AsyncioIO) -> None:
+    begin, order = threading.Event(), []
+
+    def first() -> None:
+        begin.wait(10)
+        order.append("first")
+
+    call = asyncio.create_task(io.call(first))
+    await asyncio.sleep(0)
+    call.cancel()
+    clean_up = asyncio.create_task(io.call(order.append, "clean-up"))
+    await asyncio.sleep(0)
+    begin.set()
+    await clean_up
+    assert order == ["first", "clean-up"]
+
+
+async def test_a_shielded_coroutine_outlives_its_caller(io: AsyncioIO) -> None:
+    go, done = asyncio.Event(), asyncio.Event()
+
+    async def precious() -> str:
+        await go.wait()
+        done.set()
+        return "result"
+
+    caller = asyncio.create_task(io.shield(precious()))
+    await asyncio.sleep(0)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go.set()
+    await asyncio.wait_for(done.wait(), 10)
+    assert await io.shield(precious()) == "result"
+
+
+async def test_closing_waits_for_what_is_shielded() -> None:
+    io = AsyncioIO()
+    io.verify()
+    done: list[bool] = []
+
+    async def precious() -> None:
+        await asyncio.sleep(0.01)
+        done.append(True)
+
+    caller = asyncio.create_task(io.shield(precious()))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await io.close()
+    assert done
+
+
+async def test_callers_are_tasks(io: AsyncioIO) -> None:
+    async def who() -> object:
+        return io.caller()
+
+    one, other = await asyncio.gather(asyncio.create_task(who()), asyncio.create_task(who()))
+    assert io.caller() is asyncio.current_task()
+    assert len({one, other, io.caller()}) == 3
+
+
+def test_it_belongs_to_the_loop_in_which_it_was_first_used() -> None:
+    io = AsyncioIO()
+
+    async def use() -> None:
+        io.verify()
+        io.verify()
+
+    asyncio.run(use())
+    with pytest.raises(HoldfastError, match="make one AsyncClient per loop"):
+        asyncio.run(use())
+
+
+def test_it_needs_a_loop() -> None:
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        AsyncioIO().verify()

@@ -1,0 +1,173 @@
+"""Many contenders, many leases: nothing lost, nobody starved, and no more work per hand-off."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psutil
+import pytest
+
+import holdfast
+from tests import counting
+from tests.servers import RedisFactory
+from tests.waiting import eventually, soon
+
+ROOT = Path(__file__).parent.parent
+FACES = ("sync", "async")
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/locks.db"
+    return str(request.getfixturevalue("redis_url"))
+
+
+@pytest.fixture
+def name() -> str:
+    return f"crowd:{uuid4().hex}"
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_32_processes_take_turns(url: str, name: str, face: str, tmp_path: Path) -> None:
+    processes, turns = 32, 8
+    (tmp_path / "counter").write_text("0")
+    with holdfast.Client(url) as client:
+        # Held until all have joined: then the order of the first turns is known.
+        gate = client.lock(name).acquire()
+        crowd = []
+        for number in range(processes):
+            arguments = [face, url, name, str(tmp_path), str(turns)]
+            crowd.append(subprocess.Popen([sys.executable, "-m", "tests.crowd", *arguments], cwd=ROOT))
+            if number % 4 == 3:  # a few at a time: 32 interpreters starting at once take long here
+                eventually(
+                    lambda n=number: client.inspect(name).waiting > n, "contenders to join", timeout=60
+                )
+        joined = [one.owner.pid for one in client.inspect(name).waiters]
+        gate.release()
+        assert [process.wait(timeout=120) for process in crowd] == [0] * processes
+        assert not client.inspect(name).holders
+    journal = [line.split() for line in (tmp_path / "journal").read_text().splitlines()]
+    fences = [int(fence) for fence, _ in journal]
+    pids = [int(pid) for _, pid in journal]
+    assert int((tmp_path / "counter").read_text()) == processes * turns, "no update was lost"
+    assert fences == sorted(set(fences)), "fences grew strictly in the order of grants"
+    assert min(fences) > gate.fence
+    assert pids[:processes] == joined, "first come, first served"
+    assert set(Counter(pids).values()) == {turns}
+
+
+@pytest.mark.parametrize("waiters", [2, 50, 500])
+async def test_work_per_hand_off_does_not_grow(
+    redis_server: RedisFactory, name: str, waiters: int, record_property: Any
+) -> None:
+    """Requests from clients, commands and pushes per hand-off with 2, 50 and 500 waiters."""
+    server = redis_server()
+    async with holdfast.AsyncClient(server.url, ttl=600) as client:
+        lock = client.lock(name)
+        gate = await lock.acquire()
+        order: list[int] = []
+        hold = asyncio.Event()
+
+        async def contend(number: int) -> None:
+            async with lock:
+                order.append(number)
+                if len(order) > hand_offs:
+                    await hold.wait()
+
+        hand_offs = min(waiters, 100)
+        tasks = [asyncio.create_task(contend(number)) for number in range(waiters + 1)]
+        await soon(lambda: _waiting(client, name, waiters + 1), "everyone to wait", timeout=60)
+        with counting.commands(server) as commands:
+            await gate.release()
+            await soon(lambda: len(order) > hand_offs, "the hand-offs", timeout=60)
+        # One release each (the last one inside holds), and exactly one push each.
+        assert commands["publish"] == hand_offs + 1
+        assert commands["evalsha"] == hand_offs + 1
+        per_hand_off = sum(commands.values()) / (hand_offs + 1)
+        record_property("commands per hand-off, inside scripts too", per_hand_off)
+        assert per_hand_off < 15, commands
+        hold.set()
+        await asyncio.gather(*tasks)
+        assert order == list(range(waiters + 1))
+
+
+async def test_500_waiters_and_a_release_wakes_exactly_one(url: str, name: str) -> None:
+    async with holdfast.AsyncClient(url, ttl=120) as client:
+        gate = await client.lock(name).acquire()
+        running: list[Any] = []
+
+        async def contend() -> None:
+            running.append(await client.lock(name).acquire())
+
+        tasks = [asyncio.create_task(contend()) for _ in range(500)]
+        await soon(lambda: _waiting(client, name, 500), "500 waiters", timeout=60)
+        await gate.release()
+        await soon(lambda: running, "the next holder")
+        seen = await client.inspect(name)
+        assert (len(running), seen.waiting) == (1, 499)
+        for number in range(500):
+            await soon(lambda n=number: len(running) > n, f"holder {number}", timeout=30)
+            await running[number].release()
+        await asyncio.gather(*tasks)
+        fences = [lease.fence for lease in running]
+        assert fences == sorted(set(fences))
+
+
+def test_100_threads_wait_and_are_served_in_order(url: str, name: str) -> None:
+    with holdfast.Client(url, ttl=120) as client:
+        gate = client.lock(name).acquire()
+        fences: list[int] = []
+
+        def contend() -> None:
+            with client.lock(name) as lease:
+                fences.append(lease.fence)
+
+        threads = [threading.Thread(target=contend) for _ in range(100)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: client.inspect(name).waiting == 100, "100 waiting threads", timeout=60)
+        keepers = [one for one in threading.enumerate() if one.name == "holdfast-keeper"]
+        assert len(keepers) == 1, "one keeper, however many wait"
+        gate.release()
+        for thread in threads:
+            thread.join(60)
+        assert len(fences) == 100
+        assert fences == sorted(fences)
+
+
+@pytest.mark.slow
+async def test_10_000_leases_are_kept_by_one_task(url: str, name: str) -> None:
+    process = psutil.Process()
+    threads, sockets = process.num_threads(), len(process.net_connections("all"))
+    async with holdfast.AsyncClient(url, ttl=15) as client:
+        leases: list[Any] = []
+        for start in range(0, 10_000, 500):
+            names = [f"{name}:{number}" for number in range(start, start + 500)]
+            leases += await asyncio.gather(*(client.lock(one).acquire() for one in names))
+        assert process.num_threads() - threads <= 2
+        assert len(process.net_connections("all")) - sockets <= 4
+        first_deadlines = [lease._kept.deadline for lease in leases]
+        await soon(
+            lambda: all(
+                lease._kept.deadline > first + 5
+                for lease, first in zip(leases, first_deadlines, strict=True)
+            ),
+            "every lease to be renewed",
+            timeout=60,
+        )
+        assert all(lease.state is holdfast.LeaseState.HELD for lease in leases)
+        for start in range(0, 10_000, 500):
+            await asyncio.gather(*(lease.release() for lease in leases[start : start + 500]))
+        assert await client.names(f"{name}:*") == []
+
+
+async def _waiting(client: holdfast.AsyncClient, name: str, count: int) -> bool:
+    return (await client.inspect(name, limit=0)).waiting >= count

@@ -1,0 +1,186 @@
+"""Bad input gets a clear error that says what to do; nothing hangs, no secret is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.engines import registry
+
+BAD_NAMES = [
+    ("", "must not be empty"),
+    ("x" * 10_000, "at most 512 bytes of UTF-8, but this one has 10000"),
+    ("é" * 257, "at most 512 bytes of UTF-8, but this one has 514"),
+    ("a\nb", r"must be printable, but it contains '\\n'"),
+    ("a\x00", "must be printable"),
+    ("\ud800", "must be printable"),
+]
+BAD_TTLS = [0, -1, 0.01, math.inf, -math.inf, math.nan, 1e12]
+BAD_TIMEOUTS = [-1, -0.001, math.inf, -math.inf, math.nan]
+BAD_URLS = [
+    ("", "must look like scheme://"),
+    ("localhost:6379", "must look like scheme://"),
+    ("redis:/localhost", "must look like scheme://"),
+    ("redis://:secret@localhost:port", "port from 1 to 65535"),
+    ("redis://:secret@localhost:0", "port from 1 to 65535"),
+    ("redis://:secret@localhost:70000", "port from 1 to 65535"),
+    ("redis://:secret@[::1", "check its host"),
+    ("redis://:secret@a\u2100b", "check its host"),
+    ("redis://:secret@,", "a host must look like"),
+    ("redis://u:secret@localhost/one", "the database must be a number"),
+    ("redis://u:secret@a,b", "one host only"),
+    ("redis://u:secret@localhost?tiemout=1", "unknown option 'tiemout'"),
+    ("redis+sentinel://:secret@localhost", "name the group"),
+    ("rediss://:secret@localhost?ca=/nowhere/ca.pem", "can't read the certificate"),
+    ("sqlite://", "sqlite:///"),
+    ("sqlite://host/file.db", "sqlite:///"),
+]
+
+
+@pytest.fixture(params=["sync", "async"])
+def client(request: pytest.FixtureRequest) -> Any:
+    return holdfast.Client("memory://") if request.param == "sync" else holdfast.AsyncClient("memory://")
+
+
+@pytest.mark.parametrize(("name", "message"), BAD_NAMES, ids=lambda value: ascii(value)[:12])
+def test_names(client: Any, name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        client.lock(name)
+
+
+@pytest.mark.parametrize("name", [None, 42, b"bytes"])
+def test_names_of_another_type(client: Any, name: Any) -> None:
+    with pytest.raises(TypeError, match="a lock's name must be a str"):
+        client.lock(name)
+
+
+@pytest.mark.parametrize("name", ["x" * 512, "é" * 256, "{}", "/", "*", " ", "a b", "日本", "%s", "'; --"])
+def test_names_that_are_fine(name: str) -> None:
+    with holdfast.Client("memory://") as client, client.lock(name) as lease:
+        assert lease.name == name
+
+
+@pytest.mark.parametrize("ttl", BAD_TTLS)
+def test_ttls(client: Any, ttl: float) -> None:
+    with pytest.raises(ValueError, match="ttl must be between"):
+        client.lock("x", ttl=ttl)
+    with pytest.raises(ValueError, match="ttl must be between"):
+        holdfast.Client("memory://", ttl=ttl)
+
+
+@pytest.mark.parametrize("timeout", BAD_TIMEOUTS)
+def test_timeouts(timeout: float) -> None:
+    with holdfast.Client("memory://") as client:
+        with pytest.raises(ValueError, match="timeout must be zero or more seconds"):
+            client.lock("x", timeout=timeout)
+        with pytest.raises(ValueError, match="timeout must be zero or more seconds"):
+            client.lock("x").acquire(timeout=timeout)
+        assert client.names() == []
+
+
+@pytest.mark.parametrize("value", ["1", True, [], object()])
+def test_durations_of_another_type(client: Any, value: Any) -> None:
+    with pytest.raises(TypeError, match="ttl must be a number of seconds"):
+        client.lock("x", ttl=value)
+    with pytest.raises(TypeError, match="timeout must be a number of seconds"):
+        client.lock("x", timeout=value)
+
+
+@pytest.mark.parametrize(("url", "message"), BAD_URLS, ids=lambda value: value[:30])
+def test_urls(url: str, message: str) -> None:
+    for kind in (holdfast.Client, holdfast.AsyncClient):
+        with pytest.raises(ValueError, match=message) as caught:
+            kind(url)
+        assert "secret" not in str(caught.value)
+
+
+def test_an_unknown_scheme() -> None:
+    with pytest.raises(holdfast.Unsupported, match=r"no engine for carrier-pigeon:// URLs; known are .*redis://"):
+        holdfast.Client("carrier-pigeon://:secret@roof")
+
+
+def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("holdfast.engines.redis")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "hiredis", None)
+    with pytest.raises(holdfast.Unsupported, match=r"pip install 'holdfast\[redis\]'"):
+        holdfast.Client("redis://:secret@localhost")
+
+
+def test_an_engine_that_cannot_give_correctness() -> None:
+    with pytest.raises(holdfast.UnsafeEngine, match="use sqlite://"):
+        holdfast.Client("redis://localhost", purpose="correctness")
+    client = holdfast.Client("redis://localhost")
+    with pytest.raises(holdfast.UnsafeEngine, match="storage check the fence"):
+        client.lock("x", purpose="correctness")
+    with pytest.raises(ValueError, match="'efficiency' or 'correctness'"):
+        holdfast.Client("memory://", purpose="certainty")  # type: ignore[arg-type]
+
+
+def test_engines_that_can_give_correctness(tmp_path: Path) -> None:
+    with holdfast.Client(f"sqlite:///{tmp_path}/locks.db", purpose="correctness") as client:
+        assert client.lock("x", purpose="correctness").try_acquire()
+
+
+def test_every_engine_declares_its_traits() -> None:
+    for scheme in registry.schemes():
+        group = "/group" if scheme.endswith("sentinel") else ""
+        path = "/locks.db" if scheme == "sqlite" else ""
+        traits = holdfast.Client(f"{scheme}://{path or 'localhost' + group}").traits
+        assert traits.guarantee in ("efficiency", "correctness")
+        assert traits.fencing
+        assert traits.clock
+
+
+def test_labels() -> None:
+    for label in ("a\nb", "x" * 201):
+        with pytest.raises(ValueError, match="a label must be"):
+            holdfast.Client("memory://", label=label)
+
+
+def test_cancel_is_for_asyncio() -> None:
+    with pytest.raises(TypeError, match="asyncio"):
+        holdfast.Client("memory://").lock("x", on_lost="cancel")  # type: ignore[arg-type]
+
+
+def test_a_decorator_of_the_wrong_colour() -> None:
+    with pytest.raises(TypeError, match="decorate it with an AsyncClient"):
+
+        @holdfast.Client("memory://").locked("x")
+        async def one() -> None: ...
+
+    with pytest.raises(TypeError, match="decorate it with a Client"):
+
+        @holdfast.AsyncClient("memory://").locked("x")
+        def other() -> None: ...
+
+
+def test_an_async_client_belongs_to_one_loop() -> None:
+    client = holdfast.AsyncClient("memory://loops")
+
+    async def use() -> None:
+        async with client.lock("x"):
+            pass
+
+    asyncio.run(use())
+    with pytest.raises(holdfast.HoldfastError, match="one AsyncClient per loop"):
+        asyncio.run(use())
+
+
+def test_a_server_that_is_not_there() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"redis://:secret@127.0.0.1:{unused.getsockname()[1]}"
+        with holdfast.Client(url) as client:
+            for act in (client.lock("x").acquire, client.lock("x").try_acquire, client.names):
+                with pytest.raises(holdfast.EngineError, match="is the server running there") as caught:
+                    act()
+                assert caught.value.outcome == "not applied"
+                assert "secret" not in str(caught.value)

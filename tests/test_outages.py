@@ -1,0 +1,137 @@
+"""The engine goes away and comes back: suspended, then lost at the deadline and never later."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import holdfast
+from holdfast.io import clock
+from tests.conformance.cells import FACES, Cell
+from tests.servers import VALKEY, RedisFactory
+from tests.waiting import soon
+
+Outage = Callable[[], AbstractContextManager[None]]
+
+
+@pytest.fixture(params=["sqlite", "redis", "valkey"])
+def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage]:
+    """An engine's URL, and a way to have it gone for a while."""
+    if request.param == "sqlite":
+        path = tmp_path / "locks.db"
+
+        @contextmanager
+        def busy() -> Any:
+            hog = apsw.Connection(str(path))  # another process in the middle of a transaction
+            hog.execute("BEGIN IMMEDIATE")
+            yield
+            hog.execute("ROLLBACK")
+            hog.close()
+
+        return f"sqlite:///{path}", busy
+    start: RedisFactory = request.getfixturevalue("redis_server")
+    server = start(binary=VALKEY if request.param == "valkey" else "redis-server")
+
+    @contextmanager
+    def frozen() -> Any:
+        server.freeze()
+        yield
+        server.thaw()
+
+    return server.url, frozen
+
+
+@pytest.fixture(params=FACES)
+async def cell(request: pytest.FixtureRequest, fragile: tuple[str, Outage]) -> AsyncIterator[Cell]:
+    cell = Cell("fragile", request.param, fragile[0])
+    yield cell
+    await cell.close()
+
+
+async def test_engine_gone_for_long(cell: Cell, fragile: tuple[str, Outage]) -> None:
+    gone = fragile[1]
+    client = cell.client()
+    seen_at: list[float] = []
+    holder = cell.actor()
+    lease = await holder.do(
+        lambda: client.lock(
+            cell.name, ttl=1.5, on_lost=lambda _: seen_at.append(clock.now())
+        ).acquire()
+    )
+    with gone():
+        await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
+        lease.check()  # still ours: the deadline has not passed
+        deadline = lease._kept.deadline
+        assert await holder.do(lambda: lease.lost.wait(10))
+        noticed = clock.now()
+        assert lease._kept.deadline == deadline, "nobody extended it meanwhile"
+        assert noticed >= deadline
+        assert seen_at
+        assert seen_at[0] - deadline < 1.0, "the keeper was busy with something else"
+        with pytest.raises(holdfast.LeaseLost):
+            lease.check()
+    await soon(lambda: _free(cell, client), "the engine to be usable and the lock free")
+
+
+async def test_engine_back_in_time(cell: Cell, fragile: tuple[str, Outage]) -> None:
+    gone = fragile[1]
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=6).acquire())
+    with gone():
+        await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
+    await soon(lambda: lease.state is holdfast.LeaseState.HELD, "the renewal")
+    lease.check()
+    await cell.run(lease.release)
+
+
+async def test_asking_an_engine_that_is_gone(cell: Cell, fragile: tuple[str, Outage]) -> None:
+    gone = fragile[1]
+    client = cell.client()
+    await cell.run(lambda: client.names())  # connected, and everything created
+    with gone():
+        for act in (
+            lambda: client.lock(cell.name).acquire(),
+            lambda: client.lock(cell.name).acquire(timeout=0.3),
+            lambda: client.lock(cell.name).try_acquire(),
+            lambda: client.inspect(cell.name),
+        ):
+            start = time.monotonic()
+            with pytest.raises(holdfast.EngineError) as caught:
+                await asyncio.wait_for(cell.run(act), 30)
+            assert time.monotonic() - start < 15, "reported, not hung"
+            assert caught.value.outcome in ("unknown", "not applied")
+            assert caught.value.__cause__ is not None
+            assert not isinstance(caught.value, TimeoutError), "not to be taken for a held lock"
+    await soon(lambda: _free(cell, client), "nothing to be left behind", timeout=60)
+
+
+async def test_waiting_through_an_outage(cell: Cell, fragile: tuple[str, Outage]) -> None:
+    gone = fragile[1]
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(lambda: other.lock(cell.name, ttl=60).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=12).acquire())
+
+    async def joined() -> bool:
+        return bool((await cell.run(lambda: other.inspect(cell.name))).waiting)
+
+    await soon(joined, "the waiter")
+    with gone():
+        await asyncio.sleep(0.5)  # some of its requests fail meanwhile
+    await cell.run(lease.release)
+    assert (await asyncio.wait_for(waiter, 20)).fence > lease.fence
+
+
+async def _free(cell: Cell, client: Any) -> bool:
+    """Whether the lock is free: nobody holds it, nobody waits."""
+    try:
+        seen = await cell.run(lambda: client.inspect(cell.name))
+    except holdfast.EngineError:
+        return False
+    return not seen.holders and not seen.waiting

@@ -1,0 +1,213 @@
+"""A check that can't fail is worth nothing: each bug planted here must be caught, and by whom.
+
+The bugs are planted from outside, by subclasses and patches; the code itself has no switch for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.core.queue import TicketQueue
+from holdfast.core.ticket import Standing, Ticket
+from holdfast.engines import memory
+from holdfast.primitives import waiting
+from holdfast.primitives.keeper import EXPIRED, Keeper, Kept
+from holdfast.primitives.lease import AsyncLease, BaseLease
+from holdfast.torture.simulate import Simulation
+from holdfast.torture.storage import GuardedCounters
+from holdfast.torture.workers import Worker
+
+SEEDS = 1_000
+"""How many schedules may pass before a bug is caught; most need fewer than ten."""
+
+Patch = pytest.MonkeyPatch
+
+
+def caught_by(checkers: set[str], simulation: type[Simulation] = Simulation) -> None:
+    """Run schedules until one of these checkers objects; the test fails if none ever does."""
+    others: set[str] = set()
+    for seed in range(SEEDS):
+        found = {violation.partition(":")[0] for violation in simulation(seed).run().violations}
+        if found & checkers:
+            return
+        others |= found
+    pytest.fail(f"not caught by {checkers} in {SEEDS} schedules; others objected: {others}")
+
+
+def with_keeper(kind: type[Keeper]) -> type[Simulation]:
+    return type("Planted", (Simulation,), {"keeper": kind})
+
+
+def with_worker(kind: type[Worker]) -> type[Simulation]:
+    return type("Planted", (Simulation,), {"worker": kind})
+
+
+# --- the keeper
+
+
+def test_waiters_that_are_not_renewed() -> None:
+    class Planted(Keeper):
+        def keep(self, kept: Kept) -> None:
+            if kept.admitted:
+                super().keep(kept)
+
+    caught_by({"nothing_leaked"}, with_keeper(Planted))
+
+
+def test_a_holder_that_ignores_its_deadline(monkeypatch: Patch) -> None:
+    class Planted(Keeper):
+        def lose(self, kept: Kept, reason: str) -> None:
+            if reason is not EXPIRED:
+                super().lose(kept, reason)
+
+    monkeypatch.setattr(BaseLease, "_notice", lambda self: None)
+    caught_by({"loss_is_noticed"}, with_keeper(Planted))
+
+
+def test_a_loss_that_is_noticed_only_at_the_next_renewal() -> None:
+    class Planted(Keeper):
+        def _postpone(self, batch: list[Kept]) -> None:
+            super()._postpone(batch)
+            for kept in batch:
+                kept.due += kept.ticket.ttl / 3
+
+    caught_by({"loss_is_noticed"}, with_keeper(Planted))
+
+
+# --- the waiting loop
+
+
+def test_a_deadline_that_is_counted_from_the_reply(monkeypatch: Patch) -> None:
+    learn = Kept.learn
+
+    def optimistic(self: Kept, standing: Standing, sent: float, now: float) -> str | None:
+        return learn(self, standing, now, now)
+
+    monkeypatch.setattr(Kept, "learn", optimistic)
+    caught_by({"one_believer"})
+
+
+def test_no_clean_up_on_cancellation(monkeypatch: Patch) -> None:
+    async def forget_only(keeper: Keeper, kept: Kept, patience: float) -> None:
+        keeper.forget(kept)
+
+    monkeypatch.setattr(waiting, "_withdraw", forget_only)
+    caught_by({"nothing_leaked"})
+
+
+def test_a_clean_up_that_believes_the_first_answer(monkeypatch: Patch) -> None:
+    class Planted(Keeper):
+        async def _drop(self, id: str, *, timeout: float = 2.0) -> bool:
+            answered = await super()._drop(id, timeout=timeout)
+            if answered:
+                self._doomed.pop(id, None)
+            return answered
+
+    caught_by({"nothing_leaked"}, with_keeper(Planted))
+
+
+# --- the engine
+
+
+def plant_queue(monkeypatch: Patch, kind: type[TicketQueue]) -> None:
+    monkeypatch.setattr(memory, "TicketQueue", kind)
+
+
+def test_a_fence_that_restarts_when_memory_is_lost(monkeypatch: Patch) -> None:
+    class Planted(TicketQueue):
+        def enter(self, ticket: Ticket, now: float, *, if_free: bool = False) -> Standing:
+            known, before = ticket.id in self._entries, self.fence
+            standing = super().enter(ticket, now, if_free=if_free)
+            if not known and ticket.id in self._entries:
+                self.fence = self._entries[ticket.id].fence = before + 1
+                standing = standing._replace(fence=self.fence)
+            return standing
+
+    plant_queue(monkeypatch, Planted)
+    caught_by({"fences_grow"})
+
+
+def test_a_renewal_that_brings_a_ticket_back(monkeypatch: Patch) -> None:
+    class Planted(TicketQueue):
+        def renew(self, ticket: Ticket, now: float) -> Standing:
+            return self.enter(ticket, now)
+
+    plant_queue(monkeypatch, Planted)
+    caught_by({"nothing_leaked"})
+
+
+def test_a_late_renewal_that_takes_time_away(monkeypatch: Patch) -> None:
+    class Planted(TicketQueue):
+        def enter(self, ticket: Ticket, now: float, *, if_free: bool = False) -> Standing:
+            standing = super().enter(ticket, now, if_free=if_free)
+            if ticket.id in self._entries:
+                self._entries[ticket.id].expires = now + ticket.ttl
+            return standing
+
+    plant_queue(monkeypatch, Planted)
+    caught_by({"one_believer"})
+
+
+def test_a_queue_in_which_newcomers_overtake(monkeypatch: Patch) -> None:
+    class Planted(TicketQueue):
+        def enter(self, ticket: Ticket, now: float, *, if_free: bool = False) -> Standing:
+            known = ticket.id in self._entries
+            standing = super().enter(ticket, now, if_free=if_free)
+            waiting = [entry for entry in self._entries.values() if entry.admitted_at is None]
+            if known or len(waiting) < 2 or waiting[-1].ticket.id != ticket.id:
+                return standing
+            front = waiting[0].fence
+            ahead = max(entry.fence for entry in self._entries.values() if entry.fence < front)
+            waiting[-1].fence = (ahead + front) // 2
+            in_order = sorted(self._entries.items(), key=lambda item: item[1].fence)
+            self._entries = dict(in_order)
+            return self._standing(waiting[-1], now)
+
+    plant_queue(monkeypatch, Planted)
+    caught_by({"first_come_first_served"})
+
+
+def test_a_wake_up_for_nobody(monkeypatch: Patch) -> None:
+    class Planted(TicketQueue):
+        def told(self) -> list[Ticket]:
+            super().told()
+            return []
+
+    plant_queue(monkeypatch, Planted)
+    caught_by({"progress"})
+
+
+def test_a_release_that_does_not_ask_whose_lock_it_is(monkeypatch: Patch) -> None:
+    class Planted(TicketQueue):
+        def leave(self, ticket: Ticket, now: float) -> bool:
+            if super().leave(ticket, now):
+                return True
+            return self.evict(now)
+
+    plant_queue(monkeypatch, Planted)
+    caught_by({"no_loss_without_cause", "one_believer"})
+
+
+# --- the storage
+
+
+def test_a_guard_without_the_read_barrier() -> None:
+    class Planted(Worker):
+        async def update(self, lease: AsyncLease, careless: bool) -> bool:
+            value = await self.counters.read(self.io, lease.name)
+            await self.think(lease)
+            if not careless:
+                lease.check()
+            self.doze(lease)
+            return await self.counters.write(self.io, lease.name, lease.fence, lease.id, value + 1)
+
+    caught_by({"no_lost_update"}, with_worker(Planted))
+
+
+@pytest.mark.parametrize("checker", ["no_stale_write", "no_lost_update"])
+def test_a_store_that_does_not_look_at_the_fence(monkeypatch: Patch, checker: str) -> None:
+    always: Callable[..., bool] = lambda *arguments: True  # noqa: E731
+    monkeypatch.setattr(GuardedCounters, "admit", always)
+    caught_by({checker})

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -47,9 +48,8 @@ def test_32_processes_take_turns(url: str, name: str, face: str, tmp_path: Path)
             arguments = [face, url, name, str(tmp_path), str(turns)]
             crowd.append(subprocess.Popen([sys.executable, "-m", "tests.crowd", *arguments], cwd=ROOT))
             if number % 4 == 3:  # a few at a time: 32 interpreters starting at once take long here
-                eventually(
-                    lambda n=number: client.inspect(name).waiting > n, "contenders to join", timeout=60
-                )
+                join = partial(_more_than, client, name, number)
+                eventually(join, "contenders to join", timeout=60)
         joined = [one.owner.pid for one in client.inspect(name).waiters]
         gate.release()
         assert [process.wait(timeout=120) for process in crowd] == [0] * processes
@@ -114,7 +114,8 @@ async def test_500_waiters_and_a_release_wakes_exactly_one(url: str, name: str) 
         seen = await client.inspect(name)
         assert (len(running), seen.waiting) == (1, 499)
         for number in range(500):
-            await soon(lambda n=number: len(running) > n, f"holder {number}", timeout=30)
+            while len(running) <= number:
+                await asyncio.sleep(0)
             await running[number].release()
         await asyncio.gather(*tasks)
         fences = [lease.fence for lease in running]
@@ -167,6 +168,10 @@ async def test_10_000_leases_are_kept_by_one_task(url: str, name: str) -> None:
         for start in range(0, 10_000, 500):
             await asyncio.gather(*(lease.release() for lease in leases[start : start + 500]))
         assert await client.names(f"{name}:*") == []
+
+
+def _more_than(client: holdfast.Client, name: str, count: int) -> bool:
+    return client.inspect(name).waiting > count
 
 
 async def _waiting(client: holdfast.AsyncClient, name: str, count: int) -> bool:

@@ -158,7 +158,7 @@ def test_a_decorator_of_the_wrong_colour() -> None:
 
     with pytest.raises(TypeError, match="decorate it with a Client"):
 
-        @holdfast.AsyncClient("memory://").locked("x")
+        @holdfast.AsyncClient("memory://").locked("x")  # type: ignore[arg-type]
         def other() -> None: ...
 
 

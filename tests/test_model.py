@@ -115,7 +115,7 @@ def test_engine_answers_as_the_model(
     urls = {"memory": f"memory://{uuid4().hex}", "sqlite": f"sqlite:///{tmp_path}/locks.db"}
     url = urls[engine] if engine in urls else request.getfixturevalue(f"{engine}_url")
     machine = type("Machine", (EngineAgainstModel,), {"url": url})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=60,

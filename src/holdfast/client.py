@@ -23,7 +23,6 @@ from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
 from holdfast.primitives.locked import AsyncDecorator, Decorator, async_locked, locked
 
 K = TypeVar("K", bound=BaseLock[Any])
-R = TypeVar("R")
 
 DEFAULT_TTL = 30.0
 
@@ -148,7 +147,7 @@ class Client(_BaseClient[Lock]):
         `timeout`: how long to wait in a `with`. `on_lost` is called with the lease when it is lost."""
         return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose)
 
-    def locked(self, name: str, **options: Any) -> Decorator[R]:
+    def locked(self, name: str, **options: Any) -> Decorator:
         """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
 
         The name is filled in from the call's arguments; a `lease` parameter gets the lease.
@@ -212,7 +211,7 @@ class AsyncClient(_BaseClient[AsyncLock]):
         when the lease is lost, and turns that cancellation into `LeaseLost`."""
         return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose)
 
-    def locked(self, name: str, **options: Any) -> AsyncDecorator[R]:
+    def locked(self, name: str, **options: Any) -> AsyncDecorator:
         """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""
         self.lock("any name", **options)  # a misspelt option is noticed here
         return async_locked(name, lambda filled: self.lock(filled, **options))

@@ -7,7 +7,6 @@ import pytest
 
 from tests.conformance.cells import ENGINES, FACES, Cell
 
-
 # What only one face has: awaits to be cancelled at, a thread to be interrupted.
 
 

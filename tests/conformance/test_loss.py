@@ -141,10 +141,14 @@ async def _broken_inside_async(cell: Cell, client: Any, lock: Any, fails: bool) 
 async def test_losing_the_lease_cancels_the_body_on_request(async_cell: Cell) -> None:
     cell = async_cell
     client = cell.client()
-    with pytest.raises(holdfast.LeaseLost):
+
+    async def work() -> None:
         async with client.lock(cell.name, ttl=0.3, on_lost="cancel"):
             await client.break_lock(cell.name)
             await asyncio.sleep(60)
+
+    with pytest.raises(holdfast.LeaseLost):
+        await work()
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -169,10 +173,8 @@ async def test_someone_elses_cancellation_stays_a_cancellation(async_cell: Cell)
 
 async def test_leases_are_renewed_for_as_long_as_they_are_held(cell: Cell) -> None:
     client = cell.client()
-    leases = [
-        await cell.run(lambda n=number: client.lock(f"{cell.name}:{n}", ttl=0.3).acquire())
-        for number in range(5)
-    ]
+    locks = [client.lock(f"{cell.name}:{number}", ttl=0.3) for number in range(5)]
+    leases = [await cell.run(lock.acquire) for lock in locks]
     await asyncio.sleep(1.2)  # four times the ttl: time itself is under test
     for lease in leases:
         lease.check()

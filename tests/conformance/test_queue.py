@@ -1,9 +1,10 @@
 """One holder at a time, in order of arrival, with fences that grow; and every request idempotent."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
-from holdfast.core.ticket import Owner, Place, Ticket
+from holdfast.core.ticket import Departure, Owner, Place, Ticket
 from holdfast.io.blocking import run
 from holdfast.primitives.waiting import new_id
 from tests.conformance.cells import Cell, queued
@@ -28,7 +29,7 @@ async def test_names_do_not_disturb_one_another(cell: Cell) -> None:
     client = cell.client()
     odd = ["{}", "}", "{", "a}b", "a{b", "%7D", "%", "*", "a*", "a/b", "../a", "a b", " ", "é", "日本", "q"]
     names = [f"{cell.name}{name}" for name in odd] + [f"{name}{cell.name}" for name in odd]
-    leases = [await cell.run(lambda n=name: client.lock(n).try_acquire()) for name in names]
+    leases = [await cell.run(client.lock(name).try_acquire) for name in names]
     assert all(leases)
     assert [lease.name for lease in leases] == names
     assert set(await cell.run(client.names)) >= set(names)
@@ -46,7 +47,7 @@ async def test_composed_and_decomposed_letters_are_the_same_name(cell: Cell) -> 
 async def test_names_are_found_by_pattern(cell: Cell) -> None:
     client = cell.client()
     for suffix in (":a", ":b", "x:[1]"):
-        await cell.run(lambda s=suffix: client.lock(cell.name + s).acquire())
+        await cell.run(client.lock(cell.name + suffix).acquire)
     assert await cell.run(lambda: client.names(cell.name + ":*")) == [cell.name + ":a", cell.name + ":b"]
     assert await cell.run(lambda: client.names(cell.name + ":?")) == [cell.name + ":a", cell.name + ":b"]
     assert await cell.run(lambda: client.names(cell.name + "x*")) == [cell.name + "x:[1]"]
@@ -106,7 +107,7 @@ async def test_leaving_twice_is_leaving_once(cell: Cell) -> None:
     engine = _engine(cell)
     holder, waiter, last = ticket(cell), ticket(cell), ticket(cell)
     for one in (holder, waiter, last):
-        await cell.run(lambda t=one: _enter(cell, engine, t))
+        await cell.run(partial(_enter, cell, engine, one))
     assert await cell.run(lambda: _do(cell, engine.leave(waiter, timeout=2))) is True
     assert await cell.run(lambda: _do(cell, engine.leave(waiter, timeout=2))) is False
     assert await cell.run(lambda: _do(cell, engine.leave(holder, timeout=2))) is True
@@ -155,11 +156,31 @@ async def test_eviction_passes_the_lock_on(cell: Cell) -> None:
     holder, heir = ticket(cell), ticket(cell)
     assert await cell.run(lambda: _do(cell, engine.evict(cell.name, timeout=2))) is False
     for one in (holder, heir):
-        await cell.run(lambda t=one: _enter(cell, engine, t))
+        await cell.run(partial(_enter, cell, engine, one))
     assert await cell.run(lambda: _do(cell, engine.evict(cell.name, timeout=2))) is True
     standings = await cell.run(lambda: _do(cell, engine.renew([holder, heir], timeout=2)))
     assert [standing.place for standing in standings] == [Place.GONE, Place.ADMITTED]
     assert standings[1].abandoned
+
+
+async def test_how_a_holder_departs_is_known_to_the_next(cell: Cell) -> None:
+    engine = _engine(cell)
+
+    async def depart(how: Departure) -> Any:
+        leaving, heir = ticket(cell), ticket(cell)
+        await cell.run(partial(_enter, cell, engine, leaving))
+        await cell.run(partial(_enter, cell, engine, heir))
+        assert await cell.run(lambda: _do(cell, engine.leave(leaving, timeout=2, departure=how)))
+        seen = await cell.run(partial(_enter, cell, engine, heir))
+        assert seen.place is Place.ADMITTED
+        await cell.run(lambda: _do(cell, engine.leave(heir, timeout=2, departure=Departure.WITHDRAWN)))
+        return seen.abandoned
+
+    assert await depart(Departure.RELEASED) is False
+    assert await depart(Departure.WITHDRAWN) is False
+    assert await depart(Departure.LOST) is True
+    assert await depart(Departure.WITHDRAWN) is True, "nobody has worked since"
+    assert await depart(Departure.RELEASED) is False
 
 
 async def test_inspection_shows_everyone_and_no_secret(cell: Cell) -> None:
@@ -187,7 +208,12 @@ def _engine(cell: Cell) -> Any:
 
 
 def _enter(cell: Cell, engine: Any, one: Ticket, *, if_free: bool = False) -> Any:
-    return _do(cell, engine.enter(one, if_free=if_free, timeout=2))
+    async def enter() -> Any:
+        standing = await engine.enter(one, if_free=if_free, timeout=2)
+        engine.unpark(one)  # nobody waits with it
+        return standing
+
+    return _do(cell, enter())
 
 
 def _do(cell: Cell, coroutine: Any) -> Any:

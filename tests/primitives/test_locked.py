@@ -16,7 +16,7 @@ def test_a_generator_is_refused_for_it_would_run_unheld() -> None:
 
     with pytest.raises(TypeError, match="would run after the lock is released"):
 
-        @holdfast.AsyncClient("memory://").locked("x")
+        @holdfast.AsyncClient("memory://").locked("x")  # type: ignore[arg-type]
         async def numbers_too() -> AsyncIterator[int]:
             yield 1
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from holdfast.core.errors import EngineError
 from holdfast.core.names import matches
 from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Inspection, Standing, Ticket
+from holdfast.core.ticket import Departure, Inspection, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
 from holdfast.io.contract import IO
@@ -51,8 +51,12 @@ class AcmeEngine(Engine):
             timeout, lambda queues, now: [queues[each.name].renew(each, now) for each in tickets]
         )
 
-    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
-        return await self._do(timeout, lambda queues, now: queues[ticket.name].leave(ticket, now))
+    async def leave(
+        self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
+    ) -> bool:
+        return await self._do(
+            timeout, lambda queues, now: queues[ticket.name].leave(ticket, now, departure)
+        )
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         # Nobody wakes us, hence push=False: sleep for a moment, and None says "look again".

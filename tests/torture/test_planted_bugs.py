@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Standing, Ticket
+from holdfast.core.ticket import Departure, Standing, Ticket
 from holdfast.engines import memory
 from holdfast.primitives import waiting
 from holdfast.primitives.keeper import EXPIRED, Keeper, Kept
@@ -181,8 +181,10 @@ def test_a_wake_up_for_nobody(monkeypatch: Patch) -> None:
 
 def test_a_release_that_does_not_ask_whose_lock_it_is(monkeypatch: Patch) -> None:
     class Planted(TicketQueue):
-        def leave(self, ticket: Ticket, now: float) -> bool:
-            if super().leave(ticket, now):
+        def leave(
+            self, ticket: Ticket, now: float, departure: Departure = Departure.RELEASED
+        ) -> bool:
+            if super().leave(ticket, now, departure):
                 return True
             return self.evict(now)
 

@@ -129,6 +129,26 @@ def test_a_lease_that_came_while_the_keeper_hung_is_told_its_end_in_time(stage: 
     assert told.at == pytest.approx(task.result, abs=PROMPT)
 
 
+def test_a_lease_is_told_its_end_in_time_also_after_it_was_renewed_by_hand(stage: Stage) -> None:
+    home, told = stage.process("p"), Told(stage)
+
+    async def scene() -> float:
+        await stage.lock(home, "long", 5.0, name="other").acquire()
+        stage.network.request = when("renew long", LOST)
+        await home.io.sleep(1.7)
+        lease = await stage.lock(home, "short", 0.5, on_lost=told).acquire()
+        await home.io.sleep(0.3)
+        await lease.renew()
+        end = stage.now + lease.remaining()
+        stage.network.request = when("renew", LOST)
+        await home.io.sleep(2.0)
+        return end
+
+    task = stage.start(home, scene())
+    stage.run(until=5.0)
+    assert told.at == pytest.approx(task.result, abs=PROMPT)
+
+
 def test_a_lease_that_was_pushed_late_is_renewed_at_once(stage: Stage) -> None:
     holder, waiter, told = stage.process("holder"), stage.process("waiter"), Told(stage)
 

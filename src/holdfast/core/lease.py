@@ -1,4 +1,4 @@
-"""The three states of a lease."""
+"""The states of a lease: held, suspended or lost while it lasts, released in the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ class LeaseState(Enum):
     SUSPENDED = "suspended"
     """The engine did not answer the last renewal; the deadline has not passed, so it is still ours."""
     LOST = "lost"
-    """Past the deadline, gone at the engine, or given back."""
+    """Past the deadline, or gone at the engine."""
+    RELEASED = "released"
+    """Given back by its holder."""
 
 
 def state_of(now: float, deadline: float, *, suspended: bool, lost: bool) -> LeaseState:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast.core.admission import admitted, conflicts
-from holdfast.core.ticket import Contender, Inspection, Place, Standing, Ticket
+from holdfast.core.ticket import Contender, Departure, Inspection, Place, Standing, Ticket
 
 
 @dataclass(slots=True)
@@ -53,12 +53,14 @@ class TicketQueue:
         self._settle(now, asking=ticket.id)
         return self.enter(ticket, now) if ticket.id in self._entries else Standing(Place.GONE)
 
-    def leave(self, ticket: Ticket, now: float) -> bool:
+    def leave(
+        self, ticket: Ticket, now: float, departure: Departure = Departure.RELEASED
+    ) -> bool:
         """Take out this very ticket; False if it was not there (any more)."""
         self._settle(now, asking=ticket.id)
         entry = self._entries.pop(ticket.id, None)
         if entry is not None and entry.admitted_at is not None:
-            self.abandoned = False
+            self.abandoned = departure.abandoned(self.abandoned)
         self._admit(now)
         return entry is not None
 

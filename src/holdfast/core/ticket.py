@@ -62,6 +62,21 @@ class Place(IntEnum):
     """It was to join only if free, and it was not free: it did not join."""
 
 
+class Departure(IntEnum):
+    """Why a ticket is taken out: the next holder learns whether the one before it was done."""
+
+    RELEASED = 0
+    """Its holder is done."""
+    LOST = 1
+    """Its holder lost the lease in the middle of its work: whoever is next finds it abandoned."""
+    WITHDRAWN = 2
+    """Nobody ever worked under it: how the holder before it ended still counts."""
+
+    def abandoned(self, before: bool) -> bool:
+        """Whether a name counts as abandoned once its holder has departed in this way."""
+        return before if self is Departure.WITHDRAWN else self is Departure.LOST
+
+
 class Standing(NamedTuple):
     """An engine's answer about one ticket."""
 

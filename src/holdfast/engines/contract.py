@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.core.ticket import Inspection, Mode, Standing, Ticket
+from holdfast.core.ticket import Departure, Inspection, Mode, Standing, Ticket
 
 Guarantee = Literal["efficiency", "correctness"]
 
@@ -67,8 +67,13 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
-        """Take out this very ticket, and wake exactly those whom this admits. False: it was not there."""
+    async def leave(
+        self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
+    ) -> bool:
+        """Take out this very ticket, and wake exactly those whom this admits. False: it was not there.
+
+        If it was a holder's, `departure` says whether the next one finds the name abandoned.
+        """
 
     @abstractmethod
     async def park(self, ticket: Ticket, until: float) -> Standing | None:

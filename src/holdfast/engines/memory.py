@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from holdfast.core.names import matches
 from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Inspection, Mode, Place, Standing, Ticket
+from holdfast.core.ticket import Departure, Inspection, Mode, Place, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
 from holdfast.io.contract import IO, Event
@@ -77,8 +77,12 @@ class MemoryEngine(Engine):
     def _renew(self, ticket: Ticket) -> Standing:
         return self._store.on(ticket.name, lambda queue: queue.renew(ticket, self._io.now()))
 
-    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
-        return self._store.on(ticket.name, lambda queue: queue.leave(ticket, self._io.now()))
+    async def leave(
+        self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
+    ) -> bool:
+        return self._store.on(
+            ticket.name, lambda queue: queue.leave(ticket, self._io.now(), departure)
+        )
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         event = self._store.parked[ticket.id]

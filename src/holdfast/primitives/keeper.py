@@ -17,7 +17,7 @@ from holdfast.core.backoff import Backoff
 from holdfast.core.durations import deadline
 from holdfast.core.errors import EngineError, HoldfastError
 from holdfast.core.lease import LeaseState, state_of
-from holdfast.core.ticket import Place, Standing, Ticket
+from holdfast.core.ticket import Departure, Place, Standing, Ticket
 from holdfast.engines.contract import Engine
 from holdfast.io.contract import IO, Event, Task
 
@@ -117,17 +117,26 @@ class Kept:
             self.suspended = False
         return None
 
+    def departure(self) -> Departure:
+        """How this ticket departs, if it has to go now."""
+        if not self.admitted:
+            return Departure.WITHDRAWN
+        return Departure.RELEASED if self.reason == RELEASED else Departure.LOST
+
     def state(self, now: float) -> LeaseState:
+        if self.reason == RELEASED:
+            return LeaseState.RELEASED
         return state_of(now, self.deadline, suspended=self.suspended, lost=self.reason is not None)
 
 
 class _Doomed:
     """A ticket that must not stay in its queue, and until when to try."""
 
-    __slots__ = ("backoff", "certain", "due", "ticket", "until")
+    __slots__ = ("backoff", "certain", "departure", "due", "ticket", "until")
 
     def __init__(self, kept: Kept, now: float, due: float, backoff: Backoff) -> None:
         self.ticket = kept.ticket
+        self.departure = kept.departure()
         self.certain = not kept.unanswered
         self.due = due
         self.until = now + kept.ticket.ttl
@@ -197,7 +206,7 @@ class Keeper:
     def held_by(self, name: str, caller: object) -> Kept | None:
         """The lease that this caller holds on a name."""
         kept = self._mine.get((name, caller))
-        return kept if kept and kept.state(self.io.now()) is not LeaseState.LOST else None
+        return kept if kept and kept.reason is None and self.io.now() < kept.deadline else None
 
     def finish(self, kept: Kept) -> None:
         """Mark a lease as given back, unless it was lost before."""
@@ -306,9 +315,12 @@ class Keeper:
 
     async def _watch(self, kept: Kept) -> None:
         """Tell a lease's end in time, though the keeper waits for an answer that may come later."""
-        await self.io.event().wait(kept.deadline - self.io.now())
-        if kept.wheel is not None and kept.deadline <= self.io.now():
-            self.lose(kept, EXPIRED)
+        while kept.wheel is not None and kept.deadline < self._busy_until:
+            left = kept.deadline - self.io.now()
+            if left <= 0:
+                self.lose(kept, EXPIRED)
+                return
+            await self.io.event().wait(left)
 
     async def _run(self) -> None:
         assert self._alarm is not None
@@ -452,8 +464,10 @@ class Keeper:
             return True
         answered, done = True, False
         try:
-            done = await self.engine.leave(doomed.ticket, timeout=timeout)
-        except EngineError:
+            done = await self.engine.leave(
+                doomed.ticket, timeout=timeout, departure=doomed.departure
+            )
+        except HoldfastError:
             answered = False
         now = self.io.now()
         if (done and doomed.certain) or now >= doomed.until:

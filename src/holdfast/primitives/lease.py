@@ -64,7 +64,7 @@ class BaseLease:
 
     @property
     def state(self) -> LeaseState:
-        """Held, suspended or lost, by this very moment's clock."""
+        """Held, suspended, lost or released, by this very moment's clock."""
         return self._kept.state(self._keeper.io.now())
 
     def remaining(self) -> float:

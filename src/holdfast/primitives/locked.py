@@ -6,18 +6,26 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from string import Formatter
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from holdfast.primitives.lock import AsyncLock, Lock
 
 R = TypeVar("R")
 
-# The decorated function is called without the `lease` that it declares, so its type is not kept.
-Decorator = Callable[[Callable[..., R]], Callable[..., R]]
-AsyncDecorator = Callable[[Callable[..., Awaitable[R]]], Callable[..., Awaitable[R]]]
+
+class Decorator(Protocol):
+    """Keeps what a function returns, but not what it takes: callers leave out its `lease`."""
+
+    def __call__(self, function: Callable[..., R]) -> Callable[..., R]: ...
 
 
-def locked(template: str, make: Callable[[str], Lock]) -> Decorator[R]:
+class AsyncDecorator(Protocol):
+    """The same for a coroutine function."""
+
+    def __call__(self, function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]: ...
+
+
+def locked(template: str, make: Callable[[str], Lock]) -> Decorator:
     """Decorate a function so that it runs under the lock that `make` makes for its name."""
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
@@ -35,7 +43,7 @@ def locked(template: str, make: Callable[[str], Lock]) -> Decorator[R]:
     return decorate
 
 
-def async_locked(template: str, make: Callable[[str], AsyncLock]) -> AsyncDecorator[R]:
+def async_locked(template: str, make: Callable[[str], AsyncLock]) -> AsyncDecorator:
     """Decorate a coroutine function so that it runs under the lock that `make` makes for its name."""
 
     def decorate(function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:

@@ -230,31 +230,22 @@ def within_budget(history: History, counters: GuardedCounters) -> Iterator[str]:
 
 
 def abandonment_is_told(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """A lease says that it was abandoned if the one before it was not released, and only then."""
+    """A lease says that it was abandoned if the last one who held did not release, and only then."""
     expected: dict[tuple[str, int], bool] = {}
     previous: dict[str, Place] = {}
     for place in history.admissions:
         before = previous.get(place.name)
-        if before is None or before.cause not in ("expired", "evicted"):
-            expected[place.name, place.fence] = False
-        elif not _covered_up(history, before, place):
-            expected[place.name, place.fence] = True
+        abandoned = before is not None and before.cause in ("expired", "evicted", "lost")
+        if before is not None and before.cause == "withdrawn":  # it did not work: nothing changed
+            abandoned = expected[place.name, before.fence]
+        if before is not None and any(before.left <= wipe <= place.admitted for wipe in history.wipes):
+            abandoned = False  # the engine has forgotten how it ended
+        expected[place.name, place.fence] = abandoned
         previous[place.name] = place
     for grant in history.grants:
         told = expected.get((grant.attempt.name, grant.fence), grant.abandoned)
         if grant.abandoned != told:
             yield f"{grant} was told abandoned={grant.abandoned}, which is wrong"
-
-
-def _covered_up(history: History, before: Place, place: Place) -> bool:
-    """Whether the engine can have forgotten how a holder ended: it was wiped, or one who waited was
-    admitted and gave up before it knew, which to the engine is a release like any other."""
-    return any(before.left <= wipe <= place.admitted for wipe in history.wipes) or any(
-        other.name == place.name
-        and other.cause == "left"
-        and before.left <= other.left <= place.admitted
-        for other in history.places
-    )
 
 
 CHECKERS: tuple[Checker, ...] = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from holdfast.core.errors import EngineError
-from holdfast.core.ticket import Inspection, Place, Standing, Ticket
+from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from holdfast.engines.contract import Engine
 from holdfast.engines.memory import MemoryEngine, MemoryStore
 from holdfast.io.blocking import run
@@ -67,10 +67,10 @@ class Server:
             self.observe(name, "renewed")
         return standings
 
-    def leave(self, ticket: Ticket) -> bool:
-        left = run(self.engine.leave(ticket, timeout=0.0))
+    def leave(self, ticket: Ticket, departure: Departure) -> bool:
+        left = run(self.engine.leave(ticket, timeout=0.0, departure=departure))
         self.store.parked.pop(ticket.id, None)
-        self.observe(ticket.name, "left" if left else "looked")
+        self.observe(ticket.name, departure.name.lower() if left else "looked")
         return left
 
     def evict(self, name: str) -> bool:
@@ -236,9 +236,11 @@ class FaultyEngine(Engine):
         lost, chance = self._network.faults.lost_replies, self.io.random.random
         return [None if lost and chance() < lost else standing for standing in standings]
 
-    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
-        what = f"leave {ticket.owner.label}"
-        return await self._ask(what, lambda: self._server.leave(ticket), timeout)
+    async def leave(
+        self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
+    ) -> bool:
+        what = f"leave {ticket.owner.label} {departure.name.lower()}"
+        return await self._ask(what, lambda: self._server.leave(ticket, departure), timeout)
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         parked = self.parked[ticket.id]

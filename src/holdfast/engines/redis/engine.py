@@ -13,7 +13,7 @@ import hiredis
 
 from holdfast.core.errors import EngineError
 from holdfast.core.names import matches
-from holdfast.core.ticket import Contender, Inspection, Owner, Place, Standing, Ticket
+from holdfast.core.ticket import Contender, Departure, Inspection, Owner, Place, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
 from holdfast.engines.redis.advice import (
@@ -118,8 +118,10 @@ class RedisEngine(Engine):
             raise self._translated(failures[0], name) from failures[0]
         return standings
 
-    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
-        return bool(await self._ask(ticket.name, LEAVE, timeout, ticket.id))
+    async def leave(
+        self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
+    ) -> bool:
+        return bool(await self._ask(ticket.name, LEAVE, timeout, ticket.id, departure.value))
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         parked = self._parked.get(ticket.id)

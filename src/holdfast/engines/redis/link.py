@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 from typing import Any
 
 from holdfast.engines.redis.resp import Broken, Command, Login, Script, forgotten
@@ -16,7 +17,7 @@ class Link(ABC):
         self.channel = "holdfast:" + os.urandom(8).hex()
 
     @abstractmethod
-    async def exchange(self, commands: list[Command], timeout: float) -> list[Any]:
+    def exchange(self, commands: list[Command], timeout: float) -> Awaitable[list[Any]]:
         """Send commands in one write and read their replies; `Broken` closes the link.
 
         A reply that is an error is returned as a `hiredis.ReplyError`, not raised.

@@ -27,6 +27,9 @@ from holdfast.engines.redis.resp import (
 _PATROL = 0.05
 """Seconds between two looks for requests that took too long: one timer instead of one per request."""
 
+_FULL = 64
+"""Requests that are sent together at the most."""
+
 _GIVE_UP = 2.0
 """Seconds after which an unanswered request means that the connection is dead."""
 
@@ -59,14 +62,15 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         self._outbox: list[bytes] = []
         self._flushing = False
         self._patrol: asyncio.TimerHandle | None = None
-        self._woken: dict[str, asyncio.Future[None]] = {}
+        # Who is to be woken; with a future as soon as somebody listens, for most never have to wait.
+        self._woken: dict[str, asyncio.Future[None] | None] = {}
         self._news: dict[str, str] = {}  # the newest wake-up for a ticket, until it is taken
         self.broken: Broken | None = None
 
     # --- called by the engine
 
-    async def exchange(self, commands: list[Command], timeout: float) -> list[Any]:
-        return await self._send(commands, len(commands), timeout)
+    def exchange(self, commands: list[Command], timeout: float) -> asyncio.Future[list[Any]]:
+        return self._send(commands, len(commands), timeout)
 
     async def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
         """Introduce ourselves; `Broken` if the server does not want us."""
@@ -86,6 +90,8 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         payload = pack(commands)
         if self._flushing:
             self._outbox.append(payload)
+            if len(self._outbox) == _FULL:  # let the server begin while we go on
+                self._send_outbox()
         elif self._transport is not None:
             # At once, for there may be no other; but what comes in the same turn is sent together.
             self._transport.write(payload)
@@ -97,8 +103,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
 
     def expect(self, waiter: str) -> None:
         """Collect the wake-up for a ticket from now on."""
-        if waiter not in self._woken:
-            self._woken[waiter] = self._loop.create_future()
+        self._woken.setdefault(waiter, None)
 
     def ignore(self, waiter: str) -> None:
         """Collect it no more; one who still listens for it stops."""
@@ -109,16 +114,16 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
 
     async def listen(self, waiter: str, timeout: float) -> str | None:
         """Sleep until a wake-up for a ticket arrives."""
-        future = self._woken.get(waiter)
-        if future is None:  # dismissed
+        if waiter not in self._woken:  # dismissed
             return None
-        if self.broken is not None and not future.done():
-            raise Broken(str(self.broken), "not applied")
-        done, _ = await asyncio.wait([future], timeout=max(timeout, 0))
-        if not done or future.cancelled():
-            return None
-        self._woken[waiter] = self._loop.create_future()
-        future.result()
+        if waiter not in self._news:
+            if self.broken is not None:
+                raise Broken(str(self.broken), "not applied")
+            future = self._woken[waiter] = self._loop.create_future()
+            done, _ = await asyncio.wait([future], timeout=max(timeout, 0))
+            if not done or future.cancelled():
+                return None
+            future.result()
         return self._news.pop(waiter)
 
     def close(self, reason: Broken | None = None) -> None:
@@ -135,7 +140,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
                 request.future.set_exception(Broken(str(self.broken), "unknown"))
         self._requests.clear()
         for future in self._woken.values():
-            if not future.done():
+            if future is not None and not future.done():
                 future.set_exception(Broken(str(self.broken), "not applied"))
 
     # --- called by the event loop
@@ -180,15 +185,18 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
                 request.future.set_result(request.replies)
 
     def _wake(self, waiter: str, news: str) -> None:
-        future = self._woken.get(waiter)
-        if future is not None:
+        if waiter in self._woken:
             self._news[waiter] = news  # two may come before the task runs: the second one counts
-            if not future.done():
+            future = self._woken[waiter]
+            if future is not None and not future.done():
                 future.set_result(None)
 
     def _flush(self) -> None:
-        outbox, self._outbox = self._outbox, []
         self._flushing = False
+        self._send_outbox()
+
+    def _send_outbox(self) -> None:
+        outbox, self._outbox = self._outbox, []
         if outbox and self._transport is not None and self.broken is None:
             self._transport.write(b"".join(outbox))
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core.errors import Unsupported
-from holdfast.core.ticket import Inspection, Standing, Ticket
+from holdfast.core.ticket import Departure, Inspection, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
 from holdfast.engines.sqlite.file import READ, WRITE, File
@@ -57,14 +57,16 @@ class SqliteEngine(Engine):
             self._file.transact, WRITE, io.now() + timeout, None, Queues.renew, tickets
         )
 
-    async def leave(self, ticket: Ticket, *, timeout: float) -> bool:
+    async def leave(
+        self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
+    ) -> bool:
         io = self._io
-        return await io.call(self._leave, ticket, io.now() + timeout)
+        return await io.call(self._leave, ticket, departure, io.now() + timeout)
 
-    def _leave(self, ticket: Ticket, deadline: float) -> bool:
+    def _leave(self, ticket: Ticket, departure: Departure, deadline: float) -> bool:
         self._waits.forget(ticket.id)
         try:
-            return self._file.transact(WRITE, deadline, ticket.name, Queues.leave, ticket)
+            return self._file.transact(WRITE, deadline, ticket.name, Queues.leave, ticket, departure)
         except Unsupported:
             return False  # a file that can't be opened has no tickets in it
 

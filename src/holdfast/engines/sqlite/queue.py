@@ -16,7 +16,7 @@ from random import random
 from typing import Any, NamedTuple
 
 from holdfast.core.names import matches
-from holdfast.core.ticket import Contender, Inspection, Owner, Place, Standing, Ticket
+from holdfast.core.ticket import Contender, Departure, Inspection, Owner, Place, Standing, Ticket
 from holdfast.io import clock
 
 FORGET_RELEASED_US = 60 * 1_000_000
@@ -105,7 +105,7 @@ class Queues:
         now = now_us()
         return [self._renew(ticket, now) for ticket in tickets]
 
-    def leave(self, ticket: Ticket) -> bool:
+    def leave(self, ticket: Ticket, departure: Departure = Departure.RELEASED) -> bool:
         """Take out this very ticket, and admit the next if it was the holder."""
         now = now_us()
         name = ticket.name
@@ -119,10 +119,11 @@ class Queues:
                 self._take_out(name, fence)
             return fence > 0
         self._execute(_REMOVE, (name, fence))
-        if abandoned:
-            self._execute(SQL["flag"], (name, 0))
+        abandons = departure.abandoned(abandoned)
+        if abandons != abandoned:
+            self._execute(SQL["flag"], (name, int(abandons)))
         if not alone:
-            self._pass_on(name, fence, now, abandoned=False)
+            self._pass_on(name, fence, now, abandoned=abandons)
         return True
 
     def evict(self, name: str) -> bool:

@@ -1,5 +1,5 @@
 -- Take out this very ticket, and tell whom this admits.
--- ARGV: ID
+-- ARGV: ID, DEPARTURE ('0': released, '1': lost, '2': withdrawn, so the flag stays as it is)
 -- Returns 1, or 0 if it was not there (any more).
 local id = ARGV[1]
 local known = redis.call('HMGET', record, 'abandoned', id, 'keep')
@@ -18,7 +18,10 @@ end
 
 if first[1] == id then
   drop(id)
-  local abandoned = alive(expires) and '0' or '1'
+  local abandoned = ARGV[2] == '2' and (was_abandoned or '0') or ARGV[2]
+  if not alive(expires) then
+    abandoned = '1'
+  end
   if first[2] then
     pass_on(abandoned, '')
   else

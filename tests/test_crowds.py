@@ -46,7 +46,9 @@ def test_32_processes_take_turns(url: str, name: str, face: str, tmp_path: Path)
         crowd = []
         for number in range(processes):
             arguments = [face, url, name, str(tmp_path), str(turns)]
-            crowd.append(subprocess.Popen([sys.executable, "-m", "tests.crowd", *arguments], cwd=ROOT))
+            crowd.append(
+                subprocess.Popen([sys.executable, "-m", "tests.crowd", *arguments], cwd=ROOT)
+            )
             if number % 4 == 3:  # a few at a time: 32 interpreters starting at once take long here
                 join = partial(_more_than, client, name, number)
                 eventually(join, "contenders to join", timeout=60)
@@ -114,8 +116,7 @@ async def test_500_waiters_and_a_release_wakes_exactly_one(url: str, name: str) 
         seen = await client.inspect(name)
         assert (len(running), seen.waiting) == (1, 499)
         for number in range(500):
-            while len(running) <= number:
-                await asyncio.sleep(0)
+            await soon(partial(_longer_than, running, number), f"holder {number}", timeout=30)
             await running[number].release()
         await asyncio.gather(*tasks)
         fences = [lease.fence for lease in running]
@@ -168,6 +169,10 @@ async def test_10_000_leases_are_kept_by_one_task(url: str, name: str) -> None:
         for start in range(0, 10_000, 500):
             await asyncio.gather(*(lease.release() for lease in leases[start : start + 500]))
         assert await client.names(f"{name}:*") == []
+
+
+def _longer_than(items: list[Any], count: int) -> bool:
+    return len(items) > count
 
 
 def _more_than(client: holdfast.Client, name: str, count: int) -> bool:

@@ -46,7 +46,11 @@ BAD_URLS = [
 
 @pytest.fixture(params=["sync", "async"])
 def client(request: pytest.FixtureRequest) -> Any:
-    return holdfast.Client("memory://") if request.param == "sync" else holdfast.AsyncClient("memory://")
+    return (
+        holdfast.Client("memory://")
+        if request.param == "sync"
+        else holdfast.AsyncClient("memory://")
+    )
 
 
 @pytest.mark.parametrize(("name", "message"), BAD_NAMES, ids=lambda value: ascii(value)[:12])
@@ -61,7 +65,9 @@ def test_names_of_another_type(client: Any, name: Any) -> None:
         client.lock(name)
 
 
-@pytest.mark.parametrize("name", ["x" * 512, "é" * 256, "{}", "/", "*", " ", "a b", "日本", "%s", "'; --"])
+@pytest.mark.parametrize(
+    "name", ["x" * 512, "é" * 256, "{}", "/", "*", " ", "a b", "日本", "%s", "'; --"]
+)
 def test_names_that_are_fine(name: str) -> None:
     with holdfast.Client("memory://") as client, client.lock(name) as lease:
         assert lease.name == name
@@ -102,7 +108,9 @@ def test_urls(url: str, message: str) -> None:
 
 
 def test_an_unknown_scheme() -> None:
-    with pytest.raises(holdfast.Unsupported, match=r"no engine for carrier-pigeon:// URLs; known are .*redis://"):
+    with pytest.raises(
+        holdfast.Unsupported, match=r"no engine for carrier-pigeon:// URLs; known are .*redis://"
+    ):
         holdfast.Client("carrier-pigeon://:secret@roof")
 
 
@@ -180,7 +188,9 @@ def test_a_server_that_is_not_there() -> None:
         url = f"redis://:secret@127.0.0.1:{unused.getsockname()[1]}"
         with holdfast.Client(url) as client:
             for act in (client.lock("x").acquire, client.lock("x").try_acquire, client.names):
-                with pytest.raises(holdfast.EngineError, match="is the server running there") as caught:
+                with pytest.raises(
+                    holdfast.EngineError, match="is the server running there"
+                ) as caught:
                     act()
                 assert caught.value.outcome == "not applied"
                 assert "secret" not in str(caught.value)

@@ -84,7 +84,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
         assert [one.owner for one in ours.holders] == [one.owner for one in theirs.holders]
         assert [one.owner for one in ours.waiters] == [one.owner for one in theirs.waiters]
         assert (ours.waiting, ours.abandoned) == (theirs.waiting, theirs.abandoned)
-        assert run(self.engine.names(self.name, timeout=LIMIT)) == [self.name] * bool(theirs.holders)
+        assert run(self.engine.names(self.name, timeout=LIMIT)) == [self.name] * bool(
+            theirs.holders
+        )
 
     def agree(self, contender: int, ours: Standing, theirs: Standing) -> None:
         assert ours.place is theirs.place

@@ -27,7 +27,24 @@ async def test_one_holder_at_a_time(cell: Cell) -> None:
 
 async def test_names_do_not_disturb_one_another(cell: Cell) -> None:
     client = cell.client()
-    odd = ["{}", "}", "{", "a}b", "a{b", "%7D", "%", "*", "a*", "a/b", "../a", "a b", " ", "é", "日本", "q"]
+    odd = [
+        "{}",
+        "}",
+        "{",
+        "a}b",
+        "a{b",
+        "%7D",
+        "%",
+        "*",
+        "a*",
+        "a/b",
+        "../a",
+        "a b",
+        " ",
+        "é",
+        "日本",
+        "q",
+    ]
     names = [f"{cell.name}{name}" for name in odd] + [f"{name}{cell.name}" for name in odd]
     leases = [await cell.run(client.lock(name).try_acquire) for name in names]
     assert all(leases)
@@ -48,8 +65,14 @@ async def test_names_are_found_by_pattern(cell: Cell) -> None:
     client = cell.client()
     for suffix in (":a", ":b", "x:[1]"):
         await cell.run(client.lock(cell.name + suffix).acquire)
-    assert await cell.run(lambda: client.names(cell.name + ":*")) == [cell.name + ":a", cell.name + ":b"]
-    assert await cell.run(lambda: client.names(cell.name + ":?")) == [cell.name + ":a", cell.name + ":b"]
+    assert await cell.run(lambda: client.names(cell.name + ":*")) == [
+        cell.name + ":a",
+        cell.name + ":b",
+    ]
+    assert await cell.run(lambda: client.names(cell.name + ":?")) == [
+        cell.name + ":a",
+        cell.name + ":b",
+    ]
     assert await cell.run(lambda: client.names(cell.name + "x*")) == [cell.name + "x:[1]"]
     assert await cell.run(lambda: client.names(cell.name.upper() + ":*")) == []
 
@@ -90,16 +113,16 @@ async def test_a_newcomer_does_not_overtake_a_waiter(cell: Cell) -> None:
 async def test_entering_twice_with_one_id_is_entering_once(cell: Cell) -> None:
     engine = _engine(cell)
     holder, waiter = ticket(cell), ticket(cell)
-    held = await cell.run(lambda: _enter(cell, engine, holder))
-    waiting = await cell.run(lambda: _enter(cell, engine, waiter))
+    held = await cell.run(lambda: enter(cell, engine, holder))
+    waiting = await cell.run(lambda: enter(cell, engine, waiter))
     assert (held.place, waiting.place) == (Place.ADMITTED, Place.WAITING)
     assert waiting.fence > held.fence
-    again = await cell.run(lambda: _enter(cell, engine, holder))
-    still = await cell.run(lambda: _enter(cell, engine, waiter))
+    again = await cell.run(lambda: enter(cell, engine, holder))
+    still = await cell.run(lambda: enter(cell, engine, waiter))
     assert again == held
     assert (still.place, still.fence) == (Place.WAITING, waiting.fence)
     assert 0 < still.recheck <= holder.ttl
-    seen = await cell.run(lambda: _do(cell, engine.inspect(cell.name, limit=9, timeout=2)))
+    seen = await cell.run(lambda: as_face(cell, engine.inspect(cell.name, limit=9, timeout=2)))
     assert (len(seen.holders), seen.waiting, len(seen.waiters)) == (1, 1, 1)
 
 
@@ -107,22 +130,22 @@ async def test_leaving_twice_is_leaving_once(cell: Cell) -> None:
     engine = _engine(cell)
     holder, waiter, last = ticket(cell), ticket(cell), ticket(cell)
     for one in (holder, waiter, last):
-        await cell.run(partial(_enter, cell, engine, one))
-    assert await cell.run(lambda: _do(cell, engine.leave(waiter, timeout=2))) is True
-    assert await cell.run(lambda: _do(cell, engine.leave(waiter, timeout=2))) is False
-    assert await cell.run(lambda: _do(cell, engine.leave(holder, timeout=2))) is True
-    assert await cell.run(lambda: _do(cell, engine.leave(holder, timeout=2))) is False
-    assert (await cell.run(lambda: _enter(cell, engine, last))).place is Place.ADMITTED
+        await cell.run(partial(enter, cell, engine, one))
+    assert await cell.run(lambda: as_face(cell, engine.leave(waiter, timeout=2))) is True
+    assert await cell.run(lambda: as_face(cell, engine.leave(waiter, timeout=2))) is False
+    assert await cell.run(lambda: as_face(cell, engine.leave(holder, timeout=2))) is True
+    assert await cell.run(lambda: as_face(cell, engine.leave(holder, timeout=2))) is False
+    assert (await cell.run(lambda: enter(cell, engine, last))).place is Place.ADMITTED
 
 
 async def test_a_renewal_never_brings_a_ticket_back(cell: Cell) -> None:
     engine = _engine(cell)
     first, unknown = ticket(cell), ticket(cell)
-    await cell.run(lambda: _enter(cell, engine, first))
-    await cell.run(lambda: _do(cell, engine.leave(first, timeout=2)))
-    standings = await cell.run(lambda: _do(cell, engine.renew([first, unknown], timeout=2)))
+    await cell.run(lambda: enter(cell, engine, first))
+    await cell.run(lambda: as_face(cell, engine.leave(first, timeout=2)))
+    standings = await cell.run(lambda: as_face(cell, engine.renew([first, unknown], timeout=2)))
     assert [standing.place for standing in standings] == [Place.GONE, Place.GONE]
-    seen = await cell.run(lambda: _do(cell, engine.inspect(cell.name, limit=9, timeout=2)))
+    seen = await cell.run(lambda: as_face(cell, engine.inspect(cell.name, limit=9, timeout=2)))
     assert not seen.holders
     assert not seen.waiting
 
@@ -130,23 +153,29 @@ async def test_a_renewal_never_brings_a_ticket_back(cell: Cell) -> None:
 async def test_joining_only_if_free(cell: Cell) -> None:
     engine = _engine(cell)
     first, second = ticket(cell), ticket(cell)
-    assert (await cell.run(lambda: _enter(cell, engine, first, if_free=True))).place is Place.ADMITTED
-    assert (await cell.run(lambda: _enter(cell, engine, second, if_free=True))).place is Place.REFUSED
-    assert (await cell.run(lambda: _enter(cell, engine, first, if_free=True))).place is Place.ADMITTED
-    seen = await cell.run(lambda: _do(cell, engine.inspect(cell.name, limit=9, timeout=2)))
+    assert (
+        await cell.run(lambda: enter(cell, engine, first, if_free=True))
+    ).place is Place.ADMITTED
+    assert (
+        await cell.run(lambda: enter(cell, engine, second, if_free=True))
+    ).place is Place.REFUSED
+    assert (
+        await cell.run(lambda: enter(cell, engine, first, if_free=True))
+    ).place is Place.ADMITTED
+    seen = await cell.run(lambda: as_face(cell, engine.inspect(cell.name, limit=9, timeout=2)))
     assert seen.waiting == 0
 
 
 async def test_an_expired_ticket_is_gone_and_comes_back_as_a_new_one(cell: Cell) -> None:
     engine = _engine(cell)
     mortal, heir = ticket(cell, ttl=0.2), ticket(cell)
-    first = await cell.run(lambda: _enter(cell, engine, mortal))
-    waiting = await cell.run(lambda: _enter(cell, engine, heir))
+    first = await cell.run(lambda: enter(cell, engine, mortal))
+    waiting = await cell.run(lambda: enter(cell, engine, heir))
     assert waiting.recheck <= 0.2
     await asyncio.sleep(waiting.recheck + 0.01)  # time itself is under test
-    heard = await cell.run(lambda: _enter(cell, engine, heir))
+    heard = await cell.run(lambda: enter(cell, engine, heir))
     assert (heard.place, heard.fence, heard.abandoned) == (Place.ADMITTED, waiting.fence, True)
-    back = await cell.run(lambda: _enter(cell, engine, mortal))
+    back = await cell.run(lambda: enter(cell, engine, mortal))
     assert back.place is Place.WAITING
     assert back.fence > heard.fence > first.fence
 
@@ -154,11 +183,11 @@ async def test_an_expired_ticket_is_gone_and_comes_back_as_a_new_one(cell: Cell)
 async def test_eviction_passes_the_lock_on(cell: Cell) -> None:
     engine = _engine(cell)
     holder, heir = ticket(cell), ticket(cell)
-    assert await cell.run(lambda: _do(cell, engine.evict(cell.name, timeout=2))) is False
+    assert await cell.run(lambda: as_face(cell, engine.evict(cell.name, timeout=2))) is False
     for one in (holder, heir):
-        await cell.run(partial(_enter, cell, engine, one))
-    assert await cell.run(lambda: _do(cell, engine.evict(cell.name, timeout=2))) is True
-    standings = await cell.run(lambda: _do(cell, engine.renew([holder, heir], timeout=2)))
+        await cell.run(partial(enter, cell, engine, one))
+    assert await cell.run(lambda: as_face(cell, engine.evict(cell.name, timeout=2))) is True
+    standings = await cell.run(lambda: as_face(cell, engine.renew([holder, heir], timeout=2)))
     assert [standing.place for standing in standings] == [Place.GONE, Place.ADMITTED]
     assert standings[1].abandoned
 
@@ -168,12 +197,16 @@ async def test_how_a_holder_departs_is_known_to_the_next(cell: Cell) -> None:
 
     async def depart(how: Departure) -> Any:
         leaving, heir = ticket(cell), ticket(cell)
-        await cell.run(partial(_enter, cell, engine, leaving))
-        await cell.run(partial(_enter, cell, engine, heir))
-        assert await cell.run(lambda: _do(cell, engine.leave(leaving, timeout=2, departure=how)))
-        seen = await cell.run(partial(_enter, cell, engine, heir))
+        await cell.run(partial(enter, cell, engine, leaving))
+        await cell.run(partial(enter, cell, engine, heir))
+        assert await cell.run(
+            lambda: as_face(cell, engine.leave(leaving, timeout=2, departure=how))
+        )
+        seen = await cell.run(partial(enter, cell, engine, heir))
         assert seen.place is Place.ADMITTED
-        await cell.run(lambda: _do(cell, engine.leave(heir, timeout=2, departure=Departure.WITHDRAWN)))
+        await cell.run(
+            lambda: as_face(cell, engine.leave(heir, timeout=2, departure=Departure.WITHDRAWN))
+        )
         return seen.abandoned
 
     assert await depart(Departure.RELEASED) is False
@@ -207,16 +240,16 @@ def _engine(cell: Cell) -> Any:
     return cell.client()._engine
 
 
-def _enter(cell: Cell, engine: Any, one: Ticket, *, if_free: bool = False) -> Any:
-    async def enter() -> Any:
+def enter(cell: Cell, engine: Any, one: Ticket, *, if_free: bool = False) -> Any:
+    async def enter_and_unpark() -> Any:
         standing = await engine.enter(one, if_free=if_free, timeout=2)
         engine.unpark(one)  # nobody waits with it
         return standing
 
-    return _do(cell, enter())
+    return as_face(cell, enter_and_unpark())
 
 
-def _do(cell: Cell, coroutine: Any) -> Any:
+def as_face(cell: Cell, coroutine: Any) -> Any:
     """Call an engine as its face would."""
     if cell.face == "sync":
         return run(coroutine)

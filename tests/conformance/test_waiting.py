@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import holdfast
 from tests.child import Child
 from tests.conformance.cells import Cell, queued
+from tests.conformance.test_queue import as_face, enter, ticket
 from tests.waiting import soon
 
 
@@ -28,15 +30,18 @@ async def test_a_timeout_is_a_total_and_says_who_holds(cell: Cell) -> None:
 async def test_wake_ups_do_not_stretch_a_timeout(cell: Cell) -> None:
     """kazoo arms its timeout again on every wake-up."""
     client = cell.client()
-    holder = await cell.run(lambda: client.lock(cell.name).acquire())
-    ahead = [cell.actor().start(lambda: client.lock(cell.name).acquire(timeout=0.2)) for _ in range(3)]
-    await queued(cell, client, 3)
+    await cell.run(lambda: client.lock(cell.name).acquire())
+    engine, ahead = client._engine, [ticket(cell) for _ in range(5)]
+    for one in ahead:
+        await cell.run(partial(enter, cell, engine, one))
     start = time.monotonic()
-    last = cell.actor().start(lambda: client.lock(cell.name).acquire(timeout=0.6))
-    results = await asyncio.gather(*ahead, last, return_exceptions=True)
-    assert all(isinstance(result, holdfast.LockTimeout) for result in results)
-    assert 0.6 <= time.monotonic() - start < 5
-    await cell.run(holder.release)
+    last = cell.actor().start(lambda: client.lock(cell.name).acquire(timeout=1.0))
+    for one in reversed(ahead):  # each tells the last one that it stands behind another now
+        await asyncio.sleep(0.15)
+        await cell.run(lambda: as_face(cell, engine.leave(one, timeout=2)))  # noqa: B023
+    with pytest.raises(holdfast.LockTimeout):
+        await last
+    assert 1.0 <= time.monotonic() - start < 10
 
 
 async def test_timeout_zero_does_not_wait(cell: Cell) -> None:

@@ -53,9 +53,7 @@ class TicketQueue:
         self._settle(now, asking=ticket.id)
         return self.enter(ticket, now) if ticket.id in self._entries else Standing(Place.GONE)
 
-    def leave(
-        self, ticket: Ticket, now: float, departure: Departure = Departure.RELEASED
-    ) -> bool:
+    def leave(self, ticket: Ticket, now: float, departure: Departure = Departure.RELEASED) -> bool:
         """Take out this very ticket; False if it was not there (any more)."""
         self._settle(now, asking=ticket.id)
         entry = self._entries.pop(ticket.id, None)

@@ -32,7 +32,9 @@ class Url:
         try:
             parts = urlsplit(text)
         except ValueError:  # its message may quote the password
-            raise ValueError(f"{scheme}://…: this is not a well-formed URL; check its host") from None
+            raise ValueError(
+                f"{scheme}://…: this is not a well-formed URL; check its host"
+            ) from None
         if parts.scheme != scheme.lower():
             raise ValueError(
                 "a lock URL must begin with a scheme of letters, digits, '+', '-' and '.'"

@@ -39,7 +39,7 @@ class BaseLease:
 
     @property
     def fence(self) -> int:
-        """The fencing token: higher than that of every earlier lease on this name. Give it to your storage."""
+        """The fencing token: higher than that of every earlier lease on this name. Hand it to storage."""
         return self._kept.fence
 
     @property

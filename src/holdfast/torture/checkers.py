@@ -174,6 +174,8 @@ def progress(history: History, counters: GuardedCounters) -> Iterator[str]:
         if attempt.outcome == "unfinished":
             yield f"{attempt.name}: {attempt.label} of {attempt.io.name} never ended"
             continue
+        if attempt.last and attempt.outcome not in ("done", "lost", "closed"):
+            yield f"{attempt.name}: {attempt.label} did not get the lock but {attempt.outcome}"
         if attempt.outcome == "engine error" and attempt.started > history.settled_at:
             yield f"{attempt.name}: {attempt.label} met an engine error although nothing was wrong"
         if attempt.outcome in ("cancelled", "closed"):
@@ -238,7 +240,9 @@ def abandonment_is_told(history: History, counters: GuardedCounters) -> Iterator
         abandoned = before is not None and before.cause in ("expired", "evicted", "lost")
         if before is not None and before.cause == "withdrawn":  # it did not work: nothing changed
             abandoned = expected[place.name, before.fence]
-        if before is not None and any(before.left <= wipe <= place.admitted for wipe in history.wipes):
+        if before is not None and any(
+            before.left <= wipe <= place.admitted for wipe in history.wipes
+        ):
             abandoned = False  # the engine has forgotten how it ended
         expected[place.name, place.fence] = abandoned
         previous[place.name] = place

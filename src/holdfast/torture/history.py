@@ -51,8 +51,6 @@ class Grant:
     reason: str = ""
     refused: float = math.inf
     """When its own state first said that it was lost."""
-    checked: float = -math.inf
-    """When `check()` last let it pass."""
     oddities: list[str] = field(default_factory=list)
 
     @property

@@ -77,7 +77,6 @@ class Simulation:
             self.world, delay=0.002, late=self._sometimes(0.3), lateness=2.0
         )
         self.homes = [self._home(number) for number in range(self.random.randint(2, 6))]
-        self._working = 0
 
     def run(self) -> Verdict:
         """Run it to its end and judge it."""
@@ -111,7 +110,6 @@ class Simulation:
         """The main program of a process: its workers, then perhaps an orderly end."""
         random, history = self.random, self.history
         count = random.choice((1, 1, 2))
-        self._working += 1
         workers = [self.worker(number, home, history, self.counters) for number in range(count)]
         tasks = [home.io.spawn(worker.run(2), f"worker {worker.number}") for worker in workers]
         for task in tasks:

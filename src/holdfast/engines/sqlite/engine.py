@@ -66,7 +66,9 @@ class SqliteEngine(Engine):
     def _leave(self, ticket: Ticket, departure: Departure, deadline: float) -> bool:
         self._waits.forget(ticket.id)
         try:
-            return self._file.transact(WRITE, deadline, ticket.name, Queues.leave, ticket, departure)
+            return self._file.transact(
+                WRITE, deadline, ticket.name, Queues.leave, ticket, departure
+            )
         except Unsupported:
             return False  # a file that can't be opened has no tickets in it
 

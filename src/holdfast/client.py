@@ -17,10 +17,11 @@ from holdfast.engines.registry import open_engine
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO, run
 from holdfast.io.contract import IO
-from holdfast.primitives.keeper import REQUEST_TIMEOUT, Keeper
+from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
 from holdfast.primitives.locked import AsyncDecorator, Decorator, async_locked, locked
+from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
 K = TypeVar("K", bound=BaseLock[Any])
 

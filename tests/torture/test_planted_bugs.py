@@ -12,9 +12,11 @@ import pytest
 from holdfast.core.queue import TicketQueue
 from holdfast.core.ticket import Departure, Standing, Ticket
 from holdfast.engines import memory
-from holdfast.primitives import waiting
-from holdfast.primitives.keeper import EXPIRED, Keeper, Kept
+from holdfast.primitives import keeper, waiting
+from holdfast.primitives.keeper import Keeper
+from holdfast.primitives.kept import EXPIRED, Kept
 from holdfast.primitives.lease import AsyncLease, BaseLease
+from holdfast.primitives.sweeper import Sweeper
 from holdfast.torture.simulate import Simulation
 from holdfast.torture.storage import GuardedCounters
 from holdfast.torture.workers import Worker
@@ -98,14 +100,15 @@ def test_no_clean_up_on_cancellation(monkeypatch: Patch) -> None:
 
 
 def test_a_clean_up_that_believes_the_first_answer(monkeypatch: Patch) -> None:
-    class Planted(Keeper):
+    class Planted(Sweeper):
         async def _drop(self, id: str, *, timeout: float = 2.0) -> bool:
             answered = await super()._drop(id, timeout=timeout)
             if answered:
                 self._doomed.pop(id, None)
             return answered
 
-    caught_by({"nothing_leaked"}, with_keeper(Planted))
+    monkeypatch.setattr(keeper, "Sweeper", Planted)
+    caught_by({"nothing_leaked"})
 
 
 # --- the engine

@@ -11,8 +11,8 @@ from holdfast.core.errors import EngineError, HoldfastError, LeaseLost, LockTime
 from holdfast.core.lease import LeaseState
 from holdfast.core.ticket import Ticket
 from holdfast.io.simulated import Cancelled
-from holdfast.primitives.keeper import REQUEST_TIMEOUT
 from holdfast.primitives.lease import AsyncLease
+from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 from tests.torture.stage import NAME, Fate, Stage
 
 LOST = math.inf

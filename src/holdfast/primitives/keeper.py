@@ -1,7 +1,6 @@
 """The keeper: one thread or task per client that renews every lease and every waiting ticket.
 
-It also notices when a lease is lost, and takes tickets back out of a queue when their owner was
-cancelled or never learned whether its request arrived.
+It also notices when a lease is lost, and tells everyone.
 """
 
 from __future__ import annotations
@@ -10,16 +9,13 @@ import logging
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any
 
-from holdfast.core.backoff import Backoff
 from holdfast.core.durations import deadline
 from holdfast.core.errors import EngineError, HoldfastError
-from holdfast.core.lease import LeaseState, state_of
-from holdfast.core.ticket import Departure, Place, Standing, Ticket
 from holdfast.engines.contract import Engine
 from holdfast.io.contract import IO, Event, Task
+from holdfast.primitives.kept import CLOSED, EXPIRED, RELEASED, Kept
+from holdfast.primitives.sweeper import REQUEST_TIMEOUT, Sweeper
 
 log = logging.getLogger("holdfast")
 
@@ -28,15 +24,6 @@ RENEW_AT = 1 / 3
 
 _SLACK = RENEW_AT / 10
 """The part of its ttl by which a renewal may be early, to go along with others in one request."""
-
-RELEASED = "released"
-EXPIRED = "its ttl passed without a renewal that the engine confirmed"
-EVICTED = (
-    "the engine no longer knows it: it expired there, was broken, or the engine lost its memory"
-)
-
-REQUEST_TIMEOUT = 2.0
-"""How long any one request to an engine may take, in seconds, unless the caller has less time."""
 
 _BATCH = 1_000
 """Tickets per renewal request: bounds how long one request keeps an engine busy."""
@@ -49,119 +36,23 @@ _UNORDERED = 0.0
 """The key of the wheel that is not in order of due time; no ttl is 0."""
 
 
-class Kept:
-    """A ticket that the keeper renews, and all that is known of it."""
-
-    __slots__ = (
-        "abandoned",
-        "admitted",
-        "answered",
-        "caller",
-        "deadline",
-        "depth",
-        "due",
-        "event",
-        "fence",
-        "heard",
-        "on_lost",
-        "place",
-        "reason",
-        "recheck_at",
-        "suspended",
-        "ticket",
-        "unanswered",
-        "wheel",
-    )
-
-    def __init__(self, ticket: Ticket, caller: object) -> None:
-        self.ticket = ticket
-        self.caller = caller
-        self.fence = 0
-        self.abandoned = False
-        self.place = Place.GONE
-        self.admitted = False
-        self.suspended = False
-        self.unanswered = 0
-        self.reason: str | None = None
-        self.deadline = -math.inf
-        self.heard = self.answered = -math.inf
-        self.recheck_at = math.inf
-        self.due = math.inf
-        self.wheel: float | None = None
-        self.depth = 1
-        self.event: Event | None = None
-        self.on_lost: Sequence[Callable[[], Any]] = ()
-
-    def learn(self, standing: Standing, sent: float, now: float) -> str | None:
-        """Take in an engine's answer to a request that was sent at `sent`.
-
-        Says why the lease is lost, if it is: it is too late, or the ticket is gone, or a failover
-        has taken back what admitted it, or a late copy of an old request has put it into the queue
-        again after it was taken out.
-        """
-        if self.admitted and now >= self.deadline:
-            return EXPIRED
-        if self.admitted and (standing.place is not Place.ADMITTED or standing.fence != self.fence):
-            # Two requests that were under way together may have been carried out in either order.
-            return EVICTED if sent >= self.answered else None
-        if sent < self.heard:
-            return None  # something newer is known already
-        self.heard, self.answered = sent, now
-        self.place = standing.place
-        if standing.place in (Place.ADMITTED, Place.WAITING):
-            self.fence = standing.fence
-            if standing.place is Place.ADMITTED:
-                self.abandoned = standing.abandoned
-            self.deadline = deadline(sent, self.ticket.ttl)
-            self.recheck_at = sent + standing.recheck
-            self.suspended = False
-        return None
-
-    def departure(self) -> Departure:
-        """How this ticket departs, if it has to go now."""
-        if not self.admitted:
-            return Departure.WITHDRAWN
-        return Departure.RELEASED if self.reason == RELEASED else Departure.LOST
-
-    def state(self, now: float) -> LeaseState:
-        if self.reason == RELEASED:
-            return LeaseState.RELEASED
-        return state_of(now, self.deadline, suspended=self.suspended, lost=self.reason is not None)
-
-
-class _Doomed:
-    """A ticket that must not stay in its queue, and until when to try."""
-
-    __slots__ = ("backoff", "certain", "departure", "due", "ticket", "until")
-
-    def __init__(self, kept: Kept, now: float, due: float, backoff: Backoff) -> None:
-        self.ticket = kept.ticket
-        self.departure = kept.departure()
-        self.certain = not kept.unanswered
-        self.due = due
-        self.until = now + kept.ticket.ttl
-        self.backoff = backoff
-
-
 class Keeper:
     """Renews at a third of the ttl, all that is due in one request."""
 
     def __init__(self, engine: Engine, io: IO) -> None:
         self.engine = engine
         self.io = io
+        self.sweeper = Sweeper(engine, io)
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         # By ttl, each in order of due time: with one ttl, whoever was renewed last is due last.
         # Those that are out of order, because a renewal failed, have a wheel of their own.
         self._wheel: dict[float, OrderedDict[str, Kept]] = {}
         self._mine: dict[tuple[str, object], Kept] = {}
-        self._doomed: dict[str, _Doomed] = {}
         self._alarm: Event | None = None
         self._task: Task | None = None
         self._sleeping_until = -math.inf
         self._pace = math.inf
         self._busy_until = -math.inf
-        self._sweeper: Task | None = None
-        self._sweep: Event | None = None
         self._closing = False
 
     # --- what the primitives call; none of these waits
@@ -221,7 +112,7 @@ class Keeper:
                 return
             kept.reason = reason
             self._forget(kept)
-        self.doom(kept)  # a request may still be under way and reach the engine
+        self.sweeper.doom(kept)  # a request may still be under way and reach the engine
         if kept.event is not None:
             kept.event.set()
         for callback in kept.on_lost:
@@ -231,46 +122,18 @@ class Keeper:
                 log.exception("the on_lost callback for %r failed", kept.ticket.name)
         log.warning("lease on %r was lost: %s", kept.ticket.name, reason)
 
-    def doom(self, kept: Kept) -> None:
-        """Take this ticket out of its queue, in the background, however long the engine is away.
-
-        It is done when the engine says that it took it out, or when the ttl has passed: an answer
-        "not there" may be overtaken by the request that puts it there. So may any answer, as long
-        as there is a request to join the queue of which nothing was heard.
-        """
-        self._condemn(kept, 0.0)
-        self._start_sweeper()
-
-    # --- what the primitives await
-
-    async def discard(self, kept: Kept, patience: float) -> None:
-        """Take this ticket out of its queue: now if the engine answers, else in the background."""
-        ticket = kept.ticket
-        self.engine.unpark(ticket)
-        # First of all, so that a second cancellation can't lose it; but leave the first try to us.
-        self._condemn(kept, patience)
-        try:
-            if patience:
-                await self.io.shield(self._drop(ticket.id, timeout=patience))
-        finally:
-            if ticket.id in self._doomed:
-                self._start_sweeper()
-
     async def close(self) -> None:
         """Stop renewing and give back what can be given back."""
         with self._mutex:
             self._closing = True
             leases = [kept for wheel in self._wheel.values() for kept in wheel.values()]
         for kept in leases:
-            self.lose(kept, "its client was closed")
-        for event, task in (self._alarm, self._task), (self._sweep, self._sweeper):
-            if event is not None:
-                event.set()
-            if task is not None:
-                await task.join()
-        for id in list(self._doomed):
-            if not await self._drop(id):
-                break  # the engine does not answer: what is left there ends with its ttl
+            self.lose(kept, CLOSED)
+        if self._alarm is not None:
+            self._alarm.set()
+        if self._task is not None:
+            await self._task.join()
+        await self.sweeper.close()
 
     # --- the background
 
@@ -349,38 +212,6 @@ class Keeper:
             self._task = None
             return True
 
-    def _condemn(self, kept: Kept, after: float) -> None:
-        now, ticket = self.io.now(), kept.ticket
-        backoff = Backoff(0.05, max(0.05, ticket.ttl / 4), self.io.random)
-        with self._mutex:
-            self._doomed[ticket.id] = _Doomed(kept, now, now + after, backoff)
-
-    def _start_sweeper(self) -> None:
-        with self._mutex:
-            if self._closing:
-                return
-            if self._sweeper is None:
-                self._sweep = self.io.event()
-                self._sweeper = self.io.spawn(self._run_sweeper(), "holdfast-sweeper")
-            elif self._sweep is not None:
-                self._sweep.set()
-
-    async def _run_sweeper(self) -> None:
-        """Take out doomed tickets as long as there are any: apart, for leases come first."""
-        assert self._sweep is not None
-        while not self._closing:
-            self._sweep.clear()
-            with self._mutex:
-                if not self._doomed:
-                    self._sweeper = None
-                    return
-                id, doomed = min(self._doomed.items(), key=lambda item: item[1].due)
-            wait = doomed.due - self.io.now()
-            if wait > 0:
-                await self._sweep.wait(wait)
-            else:
-                await self._drop(id)
-
     def _survey(self, now: float) -> tuple[list[Kept], float, float]:
         """What to renew, when to look again, and how long a request may take now.
 
@@ -456,22 +287,3 @@ class Keeper:
                 kept.suspended = True
                 due = now + kept.ticket.ttl * RENEW_AT * jitter
                 self._arm(kept, min(due, kept.deadline) if kept.admitted else due, _UNORDERED)
-
-    async def _drop(self, id: str, *, timeout: float = REQUEST_TIMEOUT) -> bool:
-        """Try to take out a doomed ticket; False if the engine did not answer."""
-        doomed = self._doomed.get(id)
-        if doomed is None:
-            return True
-        answered, done = True, False
-        try:
-            done = await self.engine.leave(
-                doomed.ticket, timeout=timeout, departure=doomed.departure
-            )
-        except HoldfastError:
-            answered = False
-        now = self.io.now()
-        if (done and doomed.certain) or now >= doomed.until:
-            self._doomed.pop(id, None)
-        else:
-            doomed.due = now + doomed.backoff.next()
-        return answered

@@ -10,14 +10,9 @@ from holdfast.core.errors import EngineError, LeaseLost
 from holdfast.core.lease import LeaseState
 from holdfast.core.ticket import Owner
 from holdfast.io.blocking import run
-from holdfast.primitives.keeper import (
-    EVICTED,
-    EXPIRED,
-    RELEASED,
-    REQUEST_TIMEOUT,
-    Keeper,
-    Kept,
-)
+from holdfast.primitives.keeper import Keeper
+from holdfast.primitives.kept import EVICTED, EXPIRED, RELEASED, Kept
+from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
 log = logging.getLogger("holdfast")
 
@@ -132,14 +127,14 @@ class BaseLease:
             there = await self._leave()
         except BaseException:
             keeper.finish(kept)
-            keeper.doom(kept)
+            keeper.sweeper.doom(kept)
             raise
         if not there:
             keeper.lose(kept, EVICTED)
             raise self._lost(EVICTED)
         keeper.finish(kept)
         if kept.unanswered:
-            keeper.doom(kept)  # a request to join the queue may still come, after this
+            keeper.sweeper.doom(kept)  # a request to join the queue may still come, after this
 
     async def _leave(self) -> bool:
         engine, ticket, io = self._keeper.engine, self._kept.ticket, self._keeper.io

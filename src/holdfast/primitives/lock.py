@@ -10,7 +10,8 @@ from holdfast.core.durations import check_timeout
 from holdfast.core.errors import EngineError, LockTimeout, WouldDeadlock
 from holdfast.core.ticket import Owner, Ticket
 from holdfast.io.blocking import run
-from holdfast.primitives.keeper import EXPIRED, Keeper, Kept
+from holdfast.primitives.keeper import Keeper
+from holdfast.primitives.kept import EXPIRED, Kept
 from holdfast.primitives.lease import AsyncLease, BaseLease, Lease, end
 from holdfast.primitives.waiting import LEAST_TIMEOUT, new_id, obtain
 

@@ -7,7 +7,9 @@ import os
 from holdfast.core.backoff import Backoff
 from holdfast.core.errors import EngineError
 from holdfast.core.ticket import Place, Ticket
-from holdfast.primitives.keeper import RENEW_AT, REQUEST_TIMEOUT, Keeper, Kept
+from holdfast.primitives.keeper import RENEW_AT, Keeper
+from holdfast.primitives.kept import Kept
+from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
 LEAST_TIMEOUT = 0.25
 """Seconds that a request gets at the least: a caller in a hurry still wants a true answer."""
@@ -27,7 +29,7 @@ async def obtain(keeper: Keeper, ticket: Ticket, timeout: float) -> Kept | None:
         place = await _look(keeper, kept, limit, if_free=timeout == 0)
         if place is Place.REFUSED:
             if kept.unanswered:  # an earlier request may still come and find it free
-                keeper.doom(kept)
+                keeper.sweeper.doom(kept)
             return None
         if not _holds(kept, io.now()) and not await _wait(keeper, kept, place, limit):
             await _withdraw(keeper, kept, LEAST_TIMEOUT)
@@ -116,4 +118,5 @@ def _holds(kept: Kept, now: float) -> bool:
 
 async def _withdraw(keeper: Keeper, kept: Kept, patience: float) -> None:
     keeper.forget(kept)
-    await keeper.discard(kept, patience)
+    keeper.engine.unpark(kept.ticket)
+    await keeper.sweeper.discard(kept, patience)

@@ -11,7 +11,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from holdfast.primitives.keeper import EVICTED, RENEW_AT, REQUEST_TIMEOUT
+from holdfast.primitives.keeper import RENEW_AT
+from holdfast.primitives.kept import EVICTED
+from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 from holdfast.primitives.waiting import LEAST_TIMEOUT
 from holdfast.torture.history import Attempt, Grant, History, Place
 from holdfast.torture.storage import GuardedCounters

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from holdfast.io.simulated import START, World
-from holdfast.primitives.keeper import REQUEST_TIMEOUT, Keeper
+from holdfast.primitives.keeper import Keeper
+from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 from holdfast.torture.checkers import violations
 from holdfast.torture.history import History
 from holdfast.torture.network import CALM, Faults, FaultyEngine, Network, Server
@@ -216,7 +217,7 @@ class Simulation:
                 continue
             name, keeper = home.io.name, home.keeper
             leftovers += [f"the task {task!r} is left" for task in home.io.tasks]
-            if keeper._wheel or keeper._mine or (keeper._doomed and not keeper._closing):
+            if keeper._wheel or keeper._mine or (keeper.sweeper and not keeper._closing):
                 leftovers.append(f"the keeper of {name} still keeps something")
             if home.engine.parked:
                 leftovers.append(f"{name} still has {len(home.engine.parked)} parked tickets")

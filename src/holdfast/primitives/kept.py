@@ -1,0 +1,99 @@
+"""A ticket in good hands: what is known of it, and why it may have ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.core.durations import deadline
+from holdfast.core.lease import LeaseState, state_of
+from holdfast.core.ticket import Departure, Place, Standing, Ticket
+from holdfast.io.contract import Event
+
+RELEASED = "released"
+CLOSED = "its client was closed"
+EXPIRED = "its ttl passed without a renewal that the engine confirmed"
+EVICTED = (
+    "the engine no longer knows it: it expired there, was broken, or the engine lost its memory"
+)
+
+
+class Kept:
+    """A ticket that the keeper renews, and all that is known of it."""
+
+    __slots__ = (
+        "abandoned",
+        "admitted",
+        "answered",
+        "caller",
+        "deadline",
+        "depth",
+        "due",
+        "event",
+        "fence",
+        "heard",
+        "on_lost",
+        "place",
+        "reason",
+        "recheck_at",
+        "suspended",
+        "ticket",
+        "unanswered",
+        "wheel",
+    )
+
+    def __init__(self, ticket: Ticket, caller: object) -> None:
+        self.ticket = ticket
+        self.caller = caller
+        self.fence = 0
+        self.abandoned = False
+        self.place = Place.GONE
+        self.admitted = False
+        self.suspended = False
+        self.unanswered = 0
+        self.reason: str | None = None
+        self.deadline = -math.inf
+        self.heard = self.answered = -math.inf
+        self.recheck_at = math.inf
+        self.due = math.inf
+        self.wheel: float | None = None
+        self.depth = 1
+        self.event: Event | None = None
+        self.on_lost: Sequence[Callable[[], Any]] = ()
+
+    def learn(self, standing: Standing, sent: float, now: float) -> str | None:
+        """Take in an engine's answer to a request that was sent at `sent`.
+
+        Says why the lease is lost, if it is: it is too late, or the ticket is gone, or a failover
+        has taken back what admitted it, or a late copy of an old request has put it into the queue
+        again after it was taken out.
+        """
+        if self.admitted and now >= self.deadline:
+            return EXPIRED
+        if self.admitted and (standing.place is not Place.ADMITTED or standing.fence != self.fence):
+            # Two requests that were under way together may have been carried out in either order.
+            return EVICTED if sent >= self.answered else None
+        if sent < self.heard:
+            return None  # something newer is known already
+        self.heard, self.answered = sent, now
+        self.place = standing.place
+        if standing.place in (Place.ADMITTED, Place.WAITING):
+            self.fence = standing.fence
+            if standing.place is Place.ADMITTED:
+                self.abandoned = standing.abandoned
+            self.deadline = deadline(sent, self.ticket.ttl)
+            self.recheck_at = sent + standing.recheck
+            self.suspended = False
+        return None
+
+    def departure(self) -> Departure:
+        """How this ticket departs, if it has to go now."""
+        if not self.admitted:
+            return Departure.WITHDRAWN
+        return Departure.RELEASED if self.reason in (RELEASED, CLOSED) else Departure.LOST
+
+    def state(self, now: float) -> LeaseState:
+        if self.reason == RELEASED:
+            return LeaseState.RELEASED
+        return state_of(now, self.deadline, suspended=self.suspended, lost=self.reason is not None)

@@ -1,4 +1,4 @@
-# Sourced by ./run and ./test: makes the environment each of them runs in.
+# Sourced by ./run, ./test and bench/run: makes the environment each of them runs in.
 #
 # All that is taken for granted is python3 with pip. Debian's pip refuses to install into the system
 # and its python3 may come without venv, so pip only fetches uv into .tools, and uv does the rest.
@@ -11,7 +11,7 @@ say() {
     printf 'holdfast: %s\n' "$*" >&2
 }
 
-# prepare run|dev: makes .venv/NAME from requirements/NAME.txt, unless it is there and up to date.
+# prepare run|dev|bench: makes .venv/NAME from requirements/NAME.txt, unless it is there and up to date.
 prepare() {
     up_to_date "$1" && return
     mkdir -p "$root/.venv"

@@ -10,9 +10,7 @@ from typing import Self
 
 from tests.servers import HOST
 
-HELLO_6 = (
-    b"%3\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n6.2.14\r\n$5\r\nproto\r\n:3\r\n"
-)
+HELLO = b"%%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$%d\r\n%b\r\n"
 
 Answer = Callable[[bytes], bytes]
 
@@ -28,7 +26,19 @@ def web_server(_: bytes) -> bytes:
 
 def old_redis(_: bytes) -> bytes:
     """The welcome of a Redis that can't run our scripts, and that it does not know them."""
-    return HELLO_6 + b"-ERR Error compiling script\r\n" * 9
+    return HELLO % (6, b"6.2.14") + b"-ERR Error compiling script\r\n" * 9
+
+
+def stale_sentinel(port: int) -> Answer:
+    """One that has not heard of the last failover and names a port where nobody is."""
+    host, number = HOST.encode(), str(port).encode()
+    address = b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(host), host, len(number), number)
+
+    def answer(heard: bytes) -> bytes:
+        welcome = HELLO % (5, b"7.0.0") if b"HELLO" in heard else b""
+        return welcome + (address if b"GET-MASTER-ADDR-BY-NAME" in heard else b"")
+
+    return answer
 
 
 class Impostor:

@@ -43,7 +43,7 @@ async def held(lease: Any) -> None:
     await soon(lambda: lease.state is holdfast.LeaseState.HELD, "the lease to be held")
 
 
-async def renewed(cell: Cell, lease: Any) -> None:
+async def renewed(cell: Cell, lease: Any, timeout: float = 10.0) -> None:
     """Wait until the lease can be renewed again."""
 
     async def works() -> bool:
@@ -53,7 +53,7 @@ async def renewed(cell: Cell, lease: Any) -> None:
             return False
         return True
 
-    await soon(works, "the lease to be renewed")
+    await soon(works, "the lease to be renewed", timeout)
 
 
 async def lost(lease: Any) -> None:

@@ -16,8 +16,10 @@ from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO
 from holdfast.primitives.waiting import new_id
 from tests.engines.redis.impostors import Impostor, silence
+from tests.engines.redis.seeing import links
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory
+from tests.waiting import soon
 
 
 class Dribbler(Impostor):
@@ -125,6 +127,24 @@ async def test_a_thousand_share_one_failed_connection() -> None:
         assert len({id(failure) for failure in failures}) == 1000
         assert len({id(failure.__cause__) for failure in failures}) == 1000  # type: ignore[union-attr]
         await engine.close()
+
+
+async def test_each_gets_its_own_answer_from_the_wrong_server(redis_server: RedisFactory) -> None:
+    """The first refusal ends the connection, but not the requests that are under way on it."""
+    primary = redis_server()
+    replica = redis_server(replicaof=f"{HOST} {primary.port}")
+    engine = opened("async", replica.url)
+    for _ in range(2):
+        failures = await asyncio.gather(
+            *(engine.enter(ticket(), if_free=False, timeout=2) for _ in range(20)),
+            return_exceptions=True,
+        )
+        for failure in failures:
+            assert isinstance(failure, EngineError)
+            assert "READONLY" in str(failure)
+            assert failure.outcome == "not applied"
+    await engine.close()
+    await soon(lambda: not links(replica), "every connection to be closed")
 
 
 def test_the_greeting_is_as_short_as_can_be() -> None:

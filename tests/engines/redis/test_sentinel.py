@@ -9,7 +9,7 @@ import redis
 
 import holdfast
 from tests.conformance.cells import Cell, queued
-from tests.engines.redis.impostors import Impostor, silence
+from tests.engines.redis.impostors import Impostor, silence, stale_sentinel
 from tests.engines.redis.seeing import renewed, tickets, within
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer, SentinelSet, free_port
@@ -27,8 +27,8 @@ def primary(redis_sentinels: SentinelSet) -> RedisServer:
 
 async def contended(cell: Cell, client: Any, primary: RedisServer) -> tuple[Any, Any]:
     """A lease and a waiter, known to the replica too."""
-    lease = await cell.run(lambda: client.lock(cell.name, ttl=30).acquire())
-    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=30).acquire())
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=90).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=90).acquire())
     await queued(cell, client, 1)
     assert await asyncio.to_thread(primary.execute, "WAIT", 1, 5000) == 1
     return lease, waiter
@@ -72,7 +72,7 @@ async def test_the_master_fails(
     client = cell.client()
     lease, waiter = await contended(cell, client, primary)
     fault(primary)
-    await renewed(cell, lease)
+    await renewed(cell, lease, timeout=40)  # sentinels that don't agree at once take their time
     assert lease.state is holdfast.LeaseState.HELD
     assert not waiter.done()
     await cell.run(lease.release)
@@ -105,6 +105,20 @@ async def test_what_sentinels_may_answer(
         assert "no Sentinel could tell where the master is" in str(caught.value)
         assert message in str(caught.value)
         assert caught.value.outcome == "not applied"
+
+
+async def test_a_sentinel_that_has_not_heard_of_the_failover(
+    redis_sentinels: SentinelSet, primary: RedisServer, open_cell: OpenCell
+) -> None:
+    """It names a master that is not there any more, and it is asked first."""
+    good = redis_sentinels.sentinels[0].address
+    with Impostor(stale_sentinel(free_port())) as stale:
+        url = f"redis+sentinel://{HOST}:{stale.port},{good}/{redis_sentinels.name}"
+        cell = open_cell(url)
+        client = cell.client()
+        lease = await cell.run(lambda: client.lock(cell.name).acquire())
+        assert tickets(primary, cell.name) == [lease.id]
+        await cell.run(lease.release)
 
 
 async def test_what_a_failover_takes_back_is_lost(

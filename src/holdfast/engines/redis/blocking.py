@@ -143,6 +143,8 @@ class BlockingLink(Link):
         self.broken = True
         self._socket.close()
 
+    retire = close  # nobody else uses it
+
     def _limit(self, timeout: float) -> None:
         self._timeout = max(timeout, 0.001)
         self._socket.settimeout(self._timeout)

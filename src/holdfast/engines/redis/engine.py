@@ -243,7 +243,7 @@ class RedisEngine(Engine):
         error = rejection(reply)
         word = first_word(error)
         if word in WRONG_SERVER:
-            link.close()
+            link.retire()
         if word in WRONG_SERVER or word in WRONG_NODE:
             self._topology.mistrust(node)
         return error

@@ -27,6 +27,10 @@ class Link(ABC):
     def close(self) -> None:
         """Close it; a request under way fails."""
 
+    @abstractmethod
+    def retire(self) -> None:
+        """Use it no more: whoever waits on it looks again, but requests under way are answered."""
+
     async def call(self, script: Script, command: Command, timeout: float) -> Any:
         """Call a script; if the server has forgotten it, bring it along."""
         (reply,) = await self.exchange([command], timeout)

@@ -65,7 +65,9 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         # Who is to be woken; with a future as soon as somebody listens, for most never have to wait.
         self._woken: dict[str, asyncio.Future[None] | None] = {}
         self._news: dict[str, str] = {}  # the newest wake-up for a ticket, until it is taken
+        self._closed = False
         self.broken: Broken | None = None
+        """Why it takes no more requests."""
 
     # --- called by the engine
 
@@ -128,20 +130,32 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
 
     def close(self, reason: Broken | None = None) -> None:
         """Fail what is under way and give the connection back."""
-        if self.broken is not None:
+        if self._closed:
             return
-        self.broken = reason or Broken("the connection was given up", "unknown")
+        self._closed = True
+        if reason is None:
+            reason = Broken("the connection was given up", "unknown")
+        self._refuse(reason)
         if self._patrol is not None:
             self._patrol.cancel()
         if self._transport is not None:
             self._transport.abort()
         for request in self._requests:
             if not request.future.done():
-                request.future.set_exception(Broken(str(self.broken), "unknown"))
+                request.future.set_exception(Broken(str(reason), "unknown"))
         self._requests.clear()
+
+    def retire(self) -> None:
+        self._refuse(Broken("the server there is not the right one any more", "unknown"))
+        if not self._requests:
+            self.close()
+
+    def _refuse(self, reason: Broken) -> None:
+        """Take no more requests, and wake those who listen."""
+        self.broken = self.broken or reason
         for future in self._woken.values():
             if future is not None and not future.done():
-                future.set_exception(Broken(str(self.broken), "not applied"))
+                future.set_exception(Broken(str(reason), "not applied"))
 
     # --- called by the event loop
 
@@ -183,6 +197,8 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             self._requests.popleft()
             if not request.future.done():
                 request.future.set_result(request.replies)
+            if self.broken is not None and not self._requests:  # retired, and that was the last one
+                self.close()
 
     def _wake(self, waiter: str, news: str) -> None:
         if waiter in self._woken:
@@ -197,7 +213,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
 
     def _send_outbox(self) -> None:
         outbox, self._outbox = self._outbox, []
-        if outbox and self._transport is not None and self.broken is None:
+        if outbox and self._transport is not None and not self._closed:
             self._transport.write(b"".join(outbox))
 
     def _look_for_late(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from binascii import crc_hqx
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import hiredis
 
@@ -118,7 +118,7 @@ class _Discovered(Topology, Generic[A]):
         """Find out who is responsible, and note it down."""
 
     async def close(self) -> None:
-        for node in self._nodes.values():
+        for node in list(self._nodes.values()):
             await node.close()
 
 
@@ -134,19 +134,31 @@ async def ask(node: Node, command: Command, timeout: float) -> object:
     return reply
 
 
-async def _first_answer(
-    nodes: list[Node], command: Command, timeout: float, who: str
-) -> tuple[Node, object]:
-    """The first answer that any of several nodes gives, and which one."""
+async def _answer(
+    nodes: list[Node],
+    command: Command,
+    timeout: float,
+    who: str,
+    doubtful: Callable[[list[Any]], bool] = lambda answer: False,
+) -> tuple[Node, list[Any]]:
+    """The first answer that any of several nodes gives, and which one; a doubtful one only if all
+    others agree or are silent."""
     failure = "none was given"
+    doubted: tuple[Node, list[Any]] | None = None
     for node in nodes:
         try:
             answer = await ask(node, command, timeout / len(nodes))
-            if answer:
-                return node, answer
-            failure = f"{node}: does not know it"
         except Broken as error:
             failure = f"{node}: {error}"
+            continue
+        if not isinstance(answer, list) or not answer:
+            failure = f"{node}: does not know it"
+        elif doubtful(answer):
+            doubted = doubted or (node, answer)
+        else:
+            return node, answer
+    if doubted is not None:
+        return doubted
     raise Broken(f"no {who} could tell where the master is ({failure})", "not applied")
 
 
@@ -162,19 +174,29 @@ class Sentinel(_Discovered[Node]):
             sentinel.loaded = True  # it takes no scripts
         self._group = group
         self._master: Node | None = None
+        self._mistrusted: Node | None = None
 
     async def node(self, name: str, timeout: float) -> Node:
         return self._master or await self._discover(timeout)
 
     async def _ask(self, timeout: float) -> Node:
         command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._group)
-        told, answer = await _first_answer(self._sentinels, command, timeout, "Sentinel")
-        assert isinstance(answer, list)
-        host, port = answer
-        master = self._master = self._at((host.decode(), int(port)))
+        # A Sentinel that was cut off from the others may still name the one that failed us.
+        told, answer = await _answer(
+            self._sentinels,
+            command,
+            timeout,
+            "Sentinel",
+            lambda answer: self._named(answer) is self._mistrusted,
+        )
+        master = self._master = self._named(answer)
         # The one that answered is asked first the next time: others may hang.
-        self._sentinels.sort(key=lambda sentinel: sentinel is not told)
+        self._sentinels = sorted(self._sentinels, key=lambda sentinel: sentinel is not told)
         return master
+
+    def _named(self, answer: list[Any]) -> Node:
+        host, port = answer
+        return self._at((host.decode(), int(port)))
 
     async def masters(self, timeout: float) -> list[Node]:
         return [await self.node("", timeout)]
@@ -185,6 +207,7 @@ class Sentinel(_Discovered[Node]):
     def mistrust(self, node: Node) -> None:
         if node is self._master:
             self._master = None
+            self._mistrusted = node
 
     async def close(self) -> None:
         await super().close()
@@ -232,8 +255,7 @@ class Cluster(_Discovered[Slots]):
         known = {self._at(seed): None for seed in self._seeds}
         known.update(dict.fromkeys(self._nodes.values()))
         nodes = sorted(known, key=lambda node: node is self._mistrusted)
-        told, answer = await _first_answer(nodes, ("CLUSTER", "SLOTS"), timeout, "cluster node")
-        assert isinstance(answer, list)
+        told, answer = await _answer(nodes, ("CLUSTER", "SLOTS"), timeout, "cluster node")
         slots = self._slots = [
             # A node that does not know its own name leaves it empty: it is where we found it.
             (first, last, ((master[0] or b"").decode() or told.host, int(master[1])))

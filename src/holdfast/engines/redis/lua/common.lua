@@ -40,12 +40,11 @@ local function preserve(ttl_us, keep)
 end
 
 -- Push to a ticket where it stands: "ID PLACE FENCE ABANDONED RECHECK_US".
-local function tell(id, place, abandoned, recheck_us)
-  local channel = string.match(redis.call('HGET', record, 'i' .. id) or '', '^%S+')
+local function tell(id, info, place, fence, abandoned, recheck_us)
+  local channel = string.match(info or '', '^%S+')
   if channel then
-    local fence = integer(redis.call('ZSCORE', queue, id))
     redis.call('PUBLISH', channel,
-      table.concat({id, place, fence, abandoned, integer(recheck_us)}, ' '))
+      table.concat({id, place, integer(fence), abandoned, integer(recheck_us)}, ' '))
   end
 end
 
@@ -54,14 +53,16 @@ end
 local function pass_on(abandoned, asking)
   redis.call('HSET', record, 'abandoned', abandoned, 'since', integer(now))
   while true do
-    local id = redis.call('ZRANGE', queue, 0, 0)[1]
+    local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
+    local id, fence = first[1], first[2]
     if not id then
       redis.call('PEXPIRE', record, DAY_MS)
       return nil
     end
-    if alive(redis.call('HGET', record, id)) then
+    local known = redis.call('HMGET', record, id, 'i' .. id)
+    if alive(known[1]) then
       if id ~= asking then
-        tell(id, ADMITTED, abandoned, 0)
+        tell(id, known[2], ADMITTED, fence, abandoned, 0)
       end
       return id
     end
@@ -79,18 +80,23 @@ local function holder(asking)
   return id, false
 end
 
--- {place, fence, abandoned, recheck_us} of a living ticket that stands in the queue.
-local function standing(id, fence)
-  if holder(id) == id then
-    return {ADMITTED, integer(fence), redis.call('HGET', record, 'abandoned') or '0', 0}
-  end
+-- {place, fence, abandoned, recheck_us} of a living ticket that stands behind a living holder.
+local function waiting(fence)
   while true do
-    local rank = redis.call('ZRANK', queue, id)
-    local ahead = redis.call('ZRANGE', queue, rank - 1, rank - 1)[1]
+    local ahead = redis.call('ZRANGE', queue, '(' .. integer(fence), '-inf',
+      'BYSCORE', 'REV', 'LIMIT', 0, 1)[1]
     local expires = redis.call('HGET', record, ahead)
     if alive(expires) then
       return {WAITING, integer(fence), '0', expires - now}
     end
     drop(ahead)
   end
+end
+
+-- The same of a living ticket, wherever in the queue it stands.
+local function standing(id, fence)
+  if holder(id) == id then
+    return {ADMITTED, integer(fence), redis.call('HGET', record, 'abandoned') or '0', 0}
+  end
+  return waiting(fence)
 end

@@ -28,7 +28,7 @@ redis.call('ZADD', queue, fence, id)
 if head then
   redis.call('HSET', record, 'last', fence, id, expires, 'i' .. id, info)
   preserve(ttl_us, known[4])
-  return standing(id, fence)
+  return waiting(fence)
 end
 local abandoned = expired and '1' or known[2] or '0'
 redis.call('HSET', record, 'last', fence, 'abandoned', abandoned, 'since', integer(now),

@@ -39,10 +39,12 @@ else
   local rank = redis.call('ZRANK', queue, id)
   drop(id)
   -- The one behind now stands behind someone else: it should look again when that one expires.
-  local behind = rank and redis.call('ZRANGE', queue, rank, rank)[1]
-  if behind then
+  local behind = rank and redis.call('ZRANGE', queue, rank, rank, 'WITHSCORES') or {}
+  if behind[1] then
+    local info = redis.call('HGET', record, 'i' .. behind[1])
     local ahead = redis.call('ZRANGE', queue, rank - 1, rank - 1)[1]
-    tell(behind, WAITING, '0', math.max(0, (redis.call('HGET', record, ahead) or now) - now))
+    local expires = redis.call('HGET', record, ahead)
+    tell(behind[1], info, WAITING, behind[2], '0', math.max(0, (expires or now) - now))
   end
 end
 return alive(expires) and 1 or 0

@@ -13,8 +13,8 @@ from tests.engines.sqlite.elsewhere import in_namespace
 MOUNTINFO = """\
 21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,errors=remount-ro
 22 21 0:21 / /proc rw,nosuid,nodev,noexec,relatime shared:12 - proc proc rw
-36 21 0:41 / /home rw,relatime shared:20 - nfs4 fs1:/export/home rw,vers=4.2,rsize=1048576,hard
-37 36 254:3 / /home/local rw,relatime shared:21 - xfs /dev/vdb rw,attr2,inode64
+36 21 0:41 / /users rw,relatime shared:20 - nfs4 fs1:/export/home rw,vers=4.2,rsize=1048576,hard
+37 36 254:3 / /users/local rw,relatime shared:21 - xfs /dev/vdb rw,attr2,inode64
 40 21 0:50 / /mnt/team\\040share rw,relatime - cifs //nas/team rw,vers=3.1.1,username=x
 41 21 0:51 / /run/user/1000/doc rw,nosuid,nodev,relatime - fuse.portal portal rw,user_id=1000
 42 21 0:52 / /srv/remote rw,nosuid,nodev,relatime - fuse.sshfs me@host:/ rw,user_id=1000
@@ -32,10 +32,10 @@ MOUNTINFO = """\
     [
         ("/", "ext4"),
         ("/var/lib/app", "ext4"),
-        ("/home/ann/.local/state/holdfast", "nfs4"),
-        ("/home", "nfs4"),
-        ("/homestead", "ext4"),
-        ("/home/local/ann", "xfs"),
+        ("/users/ann/.local/state/holdfast", "nfs4"),
+        ("/users", "nfs4"),
+        ("/usersland", "ext4"),
+        ("/users/local/ann", "xfs"),
         ("/mnt/team share/locks", "cifs"),
         ("/over/there", "tmpfs"),
         ("/c/Users", "9p"),

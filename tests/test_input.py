@@ -41,6 +41,8 @@ BAD_URLS = [
     ("rediss://:secret@localhost?ca=/nowhere/ca.pem", "can't read the certificate"),
     ("sqlite://", "sqlite:///"),
     ("sqlite://host/file.db", "sqlite:///"),
+    ("sqlite:///a%00b.db", "characters that no file should have"),
+    ("memory://a/b", "a name only"),
 ]
 
 
@@ -151,6 +153,24 @@ def test_labels() -> None:
     for label in ("a\nb", "x" * 201):
         with pytest.raises(ValueError, match="a label must be"):
             holdfast.Client("memory://", label=label)
+
+
+def test_what_is_asked_about_names() -> None:
+    with holdfast.Client("memory://") as client:
+        with pytest.raises(TypeError, match="a pattern must be a str"):
+            client.names(None)  # type: ignore[arg-type]
+        for limit in (-1, "x"):
+            with pytest.raises(ValueError, match="limit must be a whole number"):
+                client.inspect("x", limit=limit)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a label must be a str"):
+            holdfast.Client("memory://", label=5)  # type: ignore[arg-type]
+
+
+def test_a_callback_that_nobody_would_await() -> None:
+    async def told(lease: object) -> None: ...
+
+    with pytest.raises(TypeError, match="must be a plain function"):
+        holdfast.AsyncClient("memory://").lock("x", on_lost=told)
 
 
 def test_cancel_is_for_asyncio() -> None:

@@ -90,10 +90,14 @@ class _BaseClient(Generic[K]):
 
     async def _inspect(self, name: str, limit: int) -> Inspection:
         self._io.verify()
+        if not isinstance(limit, int) or limit < 0:
+            raise ValueError(f"limit must be a whole number, zero or more, not {limit!r}")
         return await self._engine.inspect(check_name(name), limit=limit, timeout=REQUEST_TIMEOUT)
 
     async def _names(self, pattern: str) -> list[str]:
         self._io.verify()
+        if not isinstance(pattern, str):
+            raise TypeError(f"a pattern must be a str, not {type(pattern).__name__}")
         return await self._engine.names(pattern, timeout=REQUEST_TIMEOUT)
 
     async def _break_lock(self, name: str) -> bool:
@@ -108,6 +112,8 @@ class _BaseClient(Generic[K]):
 
 
 def _owner(label: str) -> Owner:
+    if not isinstance(label, str):
+        raise TypeError(f"a label must be a str, not {type(label).__name__}")
     if not label.isprintable() or len(label) > 200:
         raise ValueError("a label must be at most 200 printable characters")
     return Owner(socket.gethostname().replace(" ", "-") or "localhost", os.getpid(), label)

@@ -20,6 +20,7 @@ from tests.waiting import soon
 
 ENGINES = ("memory", "sqlite", "redis", "valkey", "redis+cluster")
 FACES = ("sync", "async")
+CELLS = [(engine, face) for engine in ENGINES for face in FACES]
 
 Job = tuple[Callable[[], Any], "Future[Any]"]
 

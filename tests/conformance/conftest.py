@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.cells import ENGINES, FACES, Cell
+from tests.conformance.cells import CELLS, ENGINES, Cell
 
 # What only one face has: awaits to be cancelled at, a thread to be interrupted.
 
@@ -24,7 +24,7 @@ async def sync_cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
     await cell.close()
 
 
-@pytest.fixture(params=[(engine, face) for engine in ENGINES for face in FACES], ids="-".join)
+@pytest.fixture(params=CELLS, ids="-".join)
 async def cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
     engine, face = request.param
     cell = Cell(engine, face, _url(engine, request, tmp_path))

@@ -22,8 +22,10 @@ def test_every_engine_that_a_url_can_name_is_in_the_matrix() -> None:
     assert set(_BUILT_IN) <= covered
 
 
-def test_both_faces_are_in_the_matrix() -> None:
-    assert set(FACES) == {"sync", "async"}
+def test_every_cell_is_in_the_matrix() -> None:
+    assert set(CELLS) == set(product(ENGINES, ("sync", "async")))
+    marks = {one.name: one.params for one in _parameters()}
+    assert marks == {"cell": CELLS, "async_cell": list(ENGINES), "sync_cell": list(ENGINES)}
 
 
 def test_every_conformance_test_runs_in_every_cell() -> None:

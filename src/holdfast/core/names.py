@@ -27,7 +27,7 @@ def check_name(name: str) -> str:
         bad = next(character for character in name if not character.isprintable())
         raise ValueError(
             f"a lock's name must be printable, but it contains {bad!a}: "
-            "leave out control characters and line breaks"
+            "leave out control characters, line breaks and invisible characters"
         )
     size = len(name.encode())
     if size > MAX_NAME_BYTES:

@@ -9,6 +9,7 @@ import logging
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 
 from holdfast.core.durations import deadline
 from holdfast.core.errors import EngineError, HoldfastError
@@ -43,6 +44,8 @@ class Keeper:
         self.engine = engine
         self.io = io
         self.sweeper = Sweeper(engine, io)
+        self.orphans: list[Callable[[], None]] = []
+        """How to give up leases that nobody can release any more; appending needs no mutex."""
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         # By ttl, each in order of due time: with one ttl, whoever was renewed last is due last.
         # Those that are out of order, because a renewal failed, have a wheel of their own.
@@ -105,6 +108,18 @@ class Keeper:
             if kept.reason is None:
                 kept.reason = RELEASED
 
+    def give_up(self, kept: Kept, reason: str) -> None:
+        """End a lease without a word, unless it has ended; the sweeper takes its ticket out.
+
+        For a caller that was interrupted before it had the lease, or while it gave it back.
+        """
+        with self._mutex:
+            if kept.reason is not None:
+                return
+            kept.reason = reason
+            self._forget(kept)
+        self.sweeper.doom(kept)
+
     def lose(self, kept: Kept, reason: str) -> None:
         """Mark a lease as lost and tell everyone; only the first reason counts."""
         with self._mutex:
@@ -120,7 +135,8 @@ class Keeper:
                 callback()
             except Exception:
                 log.exception("the on_lost callback for %r failed", kept.ticket.name)
-        log.warning("lease on %r was lost: %s", kept.ticket.name, reason)
+        level = logging.DEBUG if reason == CLOSED else logging.WARNING  # closing is no accident
+        log.log(level, "lease on %r was lost: %s", kept.ticket.name, reason)
 
     async def close(self) -> None:
         """Stop renewing and give back what can be given back."""
@@ -140,21 +156,23 @@ class Keeper:
     def _arm(self, kept: Kept, due: float, key: float) -> None:
         if kept.wheel != key:
             self._disarm(kept)
+        kept.due, kept.wheel = due, key  # first: whoever is interrupted below can still be disarmed
         wheel = self._wheel.get(key)
         if wheel is None:
             wheel = self._wheel[key] = OrderedDict()
-        kept.due, kept.wheel = due, key
         wheel[kept.ticket.id] = kept
         wheel.move_to_end(kept.ticket.id)
 
     def _disarm(self, kept: Kept) -> bool:
-        key, kept.wheel = kept.wheel, None
+        key = kept.wheel
         if key is None:
             return False
-        wheel = self._wheel[key]
-        del wheel[kept.ticket.id]
-        if not wheel:
-            del self._wheel[key]
+        wheel = self._wheel.get(key)
+        if wheel is not None:
+            wheel.pop(kept.ticket.id, None)
+            if not wheel:
+                del self._wheel[key]
+        kept.wheel = None
         return True
 
     def _forget(self, kept: Kept) -> bool:
@@ -190,6 +208,8 @@ class Keeper:
         idle_since = self.io.now()
         while not self._closing:
             self._alarm.clear()
+            while self.orphans:
+                self.orphans.pop()()
             now = self.io.now()
             batch, wake, patience = self._survey(now)
             if batch:

@@ -12,6 +12,7 @@ from holdfast.core.ticket import Departure, Place, Standing, Ticket
 from holdfast.io.contract import Event
 
 RELEASED = "released"
+WITHDRAWN = "withdrawn before it was held"
 CLOSED = "its client was closed"
 EXPIRED = "its ttl passed without a renewal that the engine confirmed"
 EVICTED = (
@@ -89,7 +90,7 @@ class Kept:
 
     def departure(self) -> Departure:
         """How this ticket departs, if it has to go now."""
-        if not self.admitted:
+        if not self.admitted or self.reason == WITHDRAWN:
             return Departure.WITHDRAWN
         return Departure.RELEASED if self.reason in (RELEASED, CLOSED) else Departure.LOST
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -115,26 +116,34 @@ class BaseLease:
         keeper.io.verify()
         if self._left:
             return
-        self._left = True
-        if kept.depth > 1:  # a re-entered lease ends with its outermost release
-            kept.depth -= 1
-            return
-        self._notice()
-        if kept.reason is not None:
-            raise self._lost(kept.reason)
-        keeper.forget(kept)  # first: a renewal after the release would be a lie
         try:
-            there = await self._leave()
-        except BaseException:
+            self._left = True
+            if kept.depth > 1:  # a re-entered lease ends with its outermost release
+                kept.depth -= 1
+                return
+            self._notice()
+            if kept.reason is not None:
+                raise self._lost(kept.reason)
+            keeper.forget(kept)  # first: a renewal after the release would be a lie
+            if not await self._leave():
+                keeper.lose(kept, EVICTED)
+                raise self._lost(EVICTED)
             keeper.finish(kept)
-            keeper.sweeper.doom(kept)
+            if kept.unanswered:
+                keeper.sweeper.doom(kept)  # a request to join the queue may still come, after this
+        except LeaseLost:
             raise
-        if not there:
-            keeper.lose(kept, EVICTED)
-            raise self._lost(EVICTED)
-        keeper.finish(kept)
-        if kept.unanswered:
-            keeper.sweeper.doom(kept)  # a request to join the queue may still come, after this
+        except BaseException:  # the engine failed, or we were cancelled or interrupted
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Leave the rest of a release that was interrupted to the sweeper."""
+        if self._kept.depth == 1:
+            self._keeper.give_up(self._kept, RELEASED)
+        elif not self._left:
+            self._left = True
+            self._kept.depth -= 1
 
     async def _leave(self) -> bool:
         engine, ticket, io = self._keeper.engine, self._kept.ticket, self._keeper.io
@@ -213,7 +222,12 @@ class Lease(BaseLease):
 class AsyncLease(BaseLease):
     """Proof of holding a lock until a deadline, renewed in the background until released."""
 
-    __slots__ = ()
+    __slots__ = ("_canceller", "_cancels")
+
+    def __init__(self, keeper: Keeper, kept: Kept, *, cancels: bool = False) -> None:
+        super().__init__(keeper, kept)
+        self._cancels = cancels
+        self._canceller: _Canceller | None = None
 
     @property
     def lost(self) -> AsyncLost:
@@ -229,10 +243,38 @@ class AsyncLease(BaseLease):
         await self._release()
 
     async def __aenter__(self) -> AsyncLease:
+        if self._cancels:
+            self._canceller = _Canceller()
+            self._kept.on_lost = [self._canceller]
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if self._canceller is not None and self._canceller.caused(error):
+            raise self._lost(self._kept.reason or EXPIRED) from error
         await end(self, error)
+
+
+class _Canceller:
+    """Cancels the task whose lease is lost, and knows its own cancellation again."""
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "async with runs in a task"
+        self._task = task
+        self._before = task.cancelling()
+        self._fired = False
+
+    def __call__(self) -> None:
+        # A task that notices the loss itself gets LeaseLost right there.
+        if asyncio.current_task() is not self._task:
+            self._fired = True
+            self._task.cancel()
+
+    def caused(self, error: BaseException | None) -> bool:
+        """Whether the error that ended the body is this cancellation and no other."""
+        if not self._fired or not isinstance(error, asyncio.CancelledError):
+            return False
+        return self._task.uncancel() <= self._before
 
 
 async def end(lease: BaseLease, error: BaseException | None) -> None:

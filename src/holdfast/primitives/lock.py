@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from holdfast.core.durations import check_timeout
@@ -11,11 +12,12 @@ from holdfast.core.errors import EngineError, LockTimeout, WouldDeadlock
 from holdfast.core.ticket import Owner, Ticket
 from holdfast.io.blocking import run
 from holdfast.primitives.keeper import Keeper
-from holdfast.primitives.kept import EXPIRED, Kept
+from holdfast.primitives.kept import WITHDRAWN, Kept
 from holdfast.primitives.lease import AsyncLease, BaseLease, Lease, end
 from holdfast.primitives.waiting import LEAST_TIMEOUT, new_id, obtain
 
 L = TypeVar("L", bound=BaseLease)
+Undo = Callable[[], None]
 
 
 class _Default:
@@ -44,7 +46,12 @@ class BaseLock(Generic[L]):
         reentrant: bool,
         on_lost: Callable[[L], Any] | Literal["cancel"] | None,
     ) -> None:
+        # The leases of the `with` blocks that are open now, innermost last, by who opened them:
+        # two tasks that share one lock object must not end each other's lease.
+        self._open: dict[object, list[L]] = {}
         check_timeout(timeout)
+        if inspect.iscoroutinefunction(on_lost):
+            raise TypeError("on_lost must be a plain function: nobody would await a coroutine")
         if not (on_lost is None or callable(on_lost) or on_lost in self._on_lost_words):
             raise TypeError(
                 "on_lost must be a function that takes the lease, or with asyncio 'cancel', "
@@ -57,26 +64,26 @@ class BaseLock(Generic[L]):
         self._owner = owner
         self._reentrant = reentrant
         self._on_lost = on_lost
-        # The leases of the `with` blocks that are open now, innermost last, by who opened them:
-        # two tasks that share one lock object must not end each other's lease.
-        self._open: dict[object, list[L]] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
-    async def _acquire(self, timeout: float | _Default | None) -> Kept:
+    async def _acquire(self, timeout: float | _Default | None, undo: list[Undo]) -> Kept:
         if isinstance(timeout, _Default):
             timeout = self._timeout
-        kept = await self._obtain(check_timeout(timeout), waits=True)
+        kept = await self._obtain(check_timeout(timeout), undo, waits=True)
         if kept is None:
             raise await self._timed_out(timeout or 0)
         return kept
 
-    async def _obtain(self, timeout: float, *, waits: bool) -> Kept | None:
+    async def _obtain(self, timeout: float, undo: list[Undo], *, waits: bool) -> Kept | None:
+        """Hold the lock; `undo` learns, before it is done, how to undo it if the caller can't have it."""
         keeper = self._keeper
         keeper.verify()
-        held = keeper.held_by(self.name, keeper.io.caller())
+        caller = keeper.io.caller()
+        held = keeper.held_by(self.name, caller)
         if held is not None and self._reentrant:
+            undo.append(partial(setattr, held, "depth", held.depth))
             held.depth += 1
             return held
         if held is not None and waits:
@@ -85,9 +92,11 @@ class BaseLock(Generic[L]):
                 "never end: pass the lease along, or use lock(…, reentrant=True)",
                 name=self.name,
             )
-        return await obtain(keeper, Ticket(self.name, new_id(), self._ttl, self._owner), timeout)
+        kept = Kept(Ticket(self.name, new_id(), self._ttl, self._owner), caller)
+        undo.append(partial(keeper.give_up, kept, WITHDRAWN))
+        return kept if await obtain(keeper, kept, timeout) else None
 
-    def _watch(self, lease: L) -> L:
+    def _watched(self, lease: L) -> L:
         if callable(self._on_lost) and lease._kept.depth == 1:
             callback = self._on_lost
             lease._kept.on_lost = [lambda: callback(lease)]
@@ -114,36 +123,84 @@ class BaseLock(Generic[L]):
             holder=holder,
         )
 
-    def _entered(self, lease: L) -> L:
+    def _entered(self, lease: L, undo: list[Undo]) -> L:
+        """Note down whose `with` block this lease is for."""
+        undo.append(partial(self._exited, lease))
         self._open.setdefault(self._keeper.io.caller(), []).append(lease)
         return lease
 
-    def _exiting(self) -> L:
-        caller = self._keeper.io.caller()
-        leases = self._open[caller]
-        lease = leases.pop()
-        if not leases:
-            del self._open[caller]
-        return lease
+    def _innermost(self) -> L:
+        """The lease whose `with` block ends now."""
+        mine = self._open.get(self._keeper.io.caller())
+        if mine:
+            return mine[-1]
+        # Entered in another thread or task. Of several only the newest can still be good.
+        every = [lease for leases in list(self._open.values()) for lease in leases]
+        if not every:
+            raise RuntimeError(f"the with block of {self!r} was left but never entered")
+        return max(every, key=lambda lease: lease.fence)
+
+    def _exited(self, lease: L) -> None:
+        for caller, leases in list(self._open.items()):
+            if lease in leases:
+                leases.remove(lease)
+                if not leases:
+                    self._open.pop(caller, None)
 
 
 class Lock(BaseLock[Lease]):
     """A lock on a name. Reusable, and safe to share between threads."""
 
+    # A thread can be interrupted (Ctrl-C) between any two steps, so what was taken is undone in the
+    # outermost frame: there is no step at which nobody feels responsible for it.
+
     def acquire(self, timeout: float | _Default | None = DEFAULT) -> Lease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
-        return self._watch(Lease(self._keeper, run(self._acquire(timeout))))
+        undo: list[Undo] = []
+        try:
+            return self._watched(Lease(self._keeper, run(self._acquire(timeout, undo))))
+        except BaseException:
+            _undo(undo)
+            raise
 
     def try_acquire(self) -> Lease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
-        kept = run(self._obtain(0.0, waits=False))
-        return None if kept is None else self._watch(Lease(self._keeper, kept))
+        undo: list[Undo] = []
+        try:
+            kept = run(self._obtain(0.0, undo, waits=False))
+            return None if kept is None else self._watched(Lease(self._keeper, kept))
+        except BaseException:
+            _undo(undo)
+            raise
 
     def __enter__(self) -> Lease:
-        return self._entered(self.acquire())
+        undo: list[Undo] = []
+        try:
+            lease = self._watched(Lease(self._keeper, run(self._acquire(DEFAULT, undo))))
+            return self._entered(lease, undo)
+        except BaseException:
+            _undo(undo)
+            raise
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        run(end(self._exiting(), error))
+        lease: Lease | None = None
+        try:
+            lease = self._innermost()
+            run(end(lease, error))
+        except BaseException:
+            lease = lease or self._innermost()
+            lease._give_up()
+            raise
+        finally:
+            if lease is not None:
+                self._exited(lease)
+
+    def __del__(self) -> None:
+        # A block that was entered and can't be left any more: it was interrupted in the very moment
+        # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex:
+        # the keeper gives these up when it comes by to renew them.
+        for leases in self._open.values():
+            self._keeper.orphans.extend(lease._give_up for lease in leases)
 
 
 class AsyncLock(BaseLock[AsyncLease]):
@@ -153,45 +210,28 @@ class AsyncLock(BaseLock[AsyncLease]):
 
     async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
-        return self._watch(AsyncLease(self._keeper, await self._acquire(timeout)))
+        return self._lease(await self._acquire(timeout, []))
 
     async def try_acquire(self) -> AsyncLease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
-        kept = await self._obtain(0.0, waits=False)
-        return None if kept is None else self._watch(AsyncLease(self._keeper, kept))
+        kept = await self._obtain(0.0, [], waits=False)
+        return None if kept is None else self._lease(kept)
 
     async def __aenter__(self) -> AsyncLease:
-        lease = self._entered(await self.acquire())
-        if self._on_lost == "cancel" and lease._kept.depth == 1:
-            lease._kept.on_lost = [_Canceller()]
-        return lease
+        return await self._entered(await self.acquire(), []).__aenter__()
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        lease = self._exiting()
-        for callback in lease._kept.on_lost:
-            if isinstance(callback, _Canceller) and callback.caused(error):
-                raise lease._lost(lease._kept.reason or EXPIRED) from error
-        await end(lease, error)
+        lease = self._innermost()
+        try:
+            await lease.__aexit__(kind, error, trace)
+        finally:
+            self._exited(lease)
+
+    def _lease(self, kept: Kept) -> AsyncLease:
+        cancels = self._on_lost == "cancel" and kept.depth == 1
+        return self._watched(AsyncLease(self._keeper, kept, cancels=cancels))
 
 
-class _Canceller:
-    """Cancels the task whose lease is lost, and knows its own cancellation again."""
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "async with runs in a task"
-        self._task = task
-        self._before = task.cancelling()
-        self._fired = False
-
-    def __call__(self) -> None:
-        # A task that notices the loss itself gets LeaseLost right there.
-        if asyncio.current_task() is not self._task:
-            self._fired = True
-            self._task.cancel()
-
-    def caused(self, error: BaseException | None) -> bool:
-        """Whether the error that ended the body is this cancellation and no other."""
-        if not self._fired or not isinstance(error, asyncio.CancelledError):
-            return False
-        return self._task.uncancel() <= self._before
+def _undo(undo: list[Undo]) -> None:
+    while undo:
+        undo.pop()()

@@ -6,9 +6,9 @@ import os
 
 from holdfast.core.backoff import Backoff
 from holdfast.core.errors import EngineError
-from holdfast.core.ticket import Place, Ticket
+from holdfast.core.ticket import Place
 from holdfast.primitives.keeper import RENEW_AT, Keeper
-from holdfast.primitives.kept import Kept
+from holdfast.primitives.kept import WITHDRAWN, Kept
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
 LEAST_TIMEOUT = 0.25
@@ -20,32 +20,32 @@ def new_id() -> str:
     return os.urandom(16).hex()
 
 
-async def obtain(keeper: Keeper, ticket: Ticket, timeout: float) -> Kept | None:
-    """Hold a lease within `timeout` seconds, or None; then, and on any error, nothing stays behind."""
-    io = keeper.io
+async def obtain(keeper: Keeper, kept: Kept, timeout: float) -> bool:
+    """Hold a lease within `timeout` seconds; if not, and on any error, nothing stays behind."""
+    io, ticket = keeper.io, kept.ticket
     limit = io.now() + timeout
-    kept = Kept(ticket, io.caller())
     try:
         place = await _look(keeper, kept, limit, if_free=timeout == 0)
         if place is Place.REFUSED:
             if kept.unanswered:  # an earlier request may still come and find it free
                 keeper.sweeper.doom(kept)
-            return None
+            kept.reason = WITHDRAWN
+            return False
         if not _holds(kept, io.now()) and not await _wait(keeper, kept, place, limit):
             await _withdraw(keeper, kept, LEAST_TIMEOUT)
-            return None
+            return False
         keeper.verify()  # closed while we waited?
         keeper.engine.unpark(ticket)
+        kept.admitted = True
+        kept.answered = io.now()  # what was asked before may still be answered "waiting"
+        keeper.keep(kept)
     except EngineError:
         await _withdraw(keeper, kept, 0.0)  # it does not answer: don't let the caller wait for that
         raise
     except BaseException:  # also a cancellation or a KeyboardInterrupt: the ticket may have arrived
         await _withdraw(keeper, kept, REQUEST_TIMEOUT)
         raise
-    kept.admitted = True
-    kept.answered = io.now()  # what was asked before may still be answered "waiting"
-    keeper.keep(kept)
-    return kept
+    return True
 
 
 async def _wait(keeper: Keeper, kept: Kept, place: Place, limit: float) -> bool:
@@ -117,6 +117,7 @@ def _holds(kept: Kept, now: float) -> bool:
 
 
 async def _withdraw(keeper: Keeper, kept: Kept, patience: float) -> None:
+    kept.reason = WITHDRAWN
     keeper.forget(kept)
     keeper.engine.unpark(kept.ticket)
     await keeper.sweeper.discard(kept, patience)

@@ -94,7 +94,7 @@ class RedisEngine(Engine):
                     _us(ticket.ttl),
                     link.channel,
                     ticket.owner.pack(),
-                    int(if_free),
+                    "1" if if_free else "0",
                 )
                 standing = _standing(await self._call(node, link, ENTER, command, timeout))
                 waiting = standing.place is Place.WAITING
@@ -121,7 +121,7 @@ class RedisEngine(Engine):
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
-        return bool(await self._ask(ticket.name, LEAVE, timeout, ticket.id, departure.value))
+        return bool(await self._ask(ticket.name, LEAVE, timeout, ticket.id, str(departure.value)))
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         parked = self._parked.get(ticket.id)
@@ -144,7 +144,7 @@ class RedisEngine(Engine):
             node.give(link, ticket.id)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        answer = await self._ask(name, INSPECT, timeout, limit)
+        answer = await self._ask(name, INSPECT, timeout, str(limit))
         last, abandoned, held_us, standing, *tickets = answer
         contenders = [
             Contender(Owner.unpack(owner.decode()), int(fence), int(joined) / 1e6, int(left) / 1e6)
@@ -206,7 +206,7 @@ class RedisEngine(Engine):
         used = self._io.now() - started
         return timeout if used < _HARDLY else max(timeout - used, _HARDLY)
 
-    async def _ask(self, name: str, script: Script, timeout: float, *args: str | int) -> Any:
+    async def _ask(self, name: str, script: Script, timeout: float, *args: str) -> Any:
         """Call a script for a name that waits for nothing."""
         tag = tag_of(name)
         command = script.call(keys_of(tag), *args)
@@ -329,7 +329,7 @@ class RedisEngine(Engine):
         names: set[str] = set()
         cursor = b"0"
         while True:
-            command = ("SCAN", cursor, "MATCH", QUEUES, "COUNT", _BATCH)
+            command = ("SCAN", cursor, "MATCH", QUEUES, "COUNT", str(_BATCH))
             answer = await ask(node, command, timeout)
             assert isinstance(answer, list)
             cursor, keys = answer
@@ -339,7 +339,7 @@ class RedisEngine(Engine):
 
     async def _in_use(self, node: Node, names: list[str], timeout: float) -> list[str]:
         """Those whose queue is not just left over from processes that died."""
-        commands = [INSPECT.call(keys_of(tag_of(name)), 0) for name in names]
+        commands = [INSPECT.call(keys_of(tag_of(name)), "0") for name in names]
         used: list[str] = []
         for name, answer in zip(
             names, await self._batch(node, INSPECT, commands, timeout), strict=True
@@ -361,8 +361,8 @@ def _standing(reply: Sequence[Any]) -> Standing:
     )
 
 
-def _us(seconds: float) -> int:
-    return int(seconds * 1_000_000)
+def _us(seconds: float) -> str:
+    return str(int(seconds * 1_000_000))
 
 
 def open_redis(url: Url, io: IO) -> RedisEngine:

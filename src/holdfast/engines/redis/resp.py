@@ -18,12 +18,11 @@ MORE: Final = object()
 OLDEST: Final = 7
 """The first version whose scripts may say that they must run although the memory is full."""
 
-Command = tuple[str | bytes | int, ...]
+# Never an int: hiredis 3.5 crashes the interpreter if a signal arrives while it converts one.
+Command = tuple[str | bytes, ...]
 
-
-_pack: Callable[[Command], bytes] = cast(
-    Any, hiredis.pack_command
-)  # its stub allows one argument only
+# The stub of pack_command knows tuples of one element only.
+_pack: Callable[[Command], bytes] = cast(Any, hiredis.pack_command)
 
 
 class Broken(Exception):
@@ -83,8 +82,8 @@ class Script:
         )
         self.sha = sha1(self.text.encode()).hexdigest()
 
-    def call(self, keys: tuple[str, str], *args: str | bytes | int) -> Command:
-        return ("EVALSHA", self.sha, 2, *keys, *args)
+    def call(self, keys: tuple[str, str], *args: str | bytes) -> Command:
+        return ("EVALSHA", self.sha, "2", *keys, *args)
 
     def spell_out(self, command: Command) -> Command:
         """The same call with the whole text, for a server that does not know the hash."""
@@ -107,9 +106,9 @@ def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:
     auth: Command = ()
     if login.user or login.password:
         auth = ("AUTH", login.user or "default", login.password or "")
-    commands: list[Command] = [("HELLO", 3, *auth, "SETNAME", "holdfast"), ("SUBSCRIBE", channel)]
+    commands: list[Command] = [("HELLO", "3", *auth, "SETNAME", "holdfast"), ("SUBSCRIBE", channel)]
     if login.database:  # a Sentinel knows no databases, and 0 is where everybody starts
-        commands.append(("SELECT", login.database))
+        commands.append(("SELECT", str(login.database)))
     if scripts:
         commands += [("SCRIPT", "LOAD", script.text) for script in SCRIPTS.values()]
     return commands

@@ -112,6 +112,8 @@ def open_sqlite(url: Url, io: IO) -> SqliteEngine:
     path = url.path.removeprefix("/")
     if not path or path.endswith("/"):
         raise ValueError(f"{url}: name a file, e.g. sqlite:///locks.db")
+    if "\0" in path or not path.isprintable():
+        raise ValueError(f"sqlite:///…: the path has characters that no file should have: {path!a}")
     if path == ":memory:":
         raise ValueError(f"{url}: for locks within one process use memory://")
     # Absolute from now on: a program that changes its folder must not end up with another file.

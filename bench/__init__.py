@@ -1,0 +1,6 @@
+"""Benchmarks: Holdfast and its rivals, interleaved in one run.
+
+A *scenario* (one function in `scenarios/`) measures some *contestants* in rounds, in another random
+order in each, and yields tables. A contestant is made from an *adapter* (one small class in
+`adapters/`): a lock reduced to acquire and release. To add one, write that and name it in a scenario.
+"""

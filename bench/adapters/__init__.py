@@ -1,0 +1,1 @@
+"""Every lock that is measured, reduced to acquire and release."""

@@ -1,0 +1,61 @@
+"""What scenarios get: servers, a folder, and how much time to take."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from bench.rounds import Table
+from tests.servers import RedisServer
+
+Scenario = Callable[["Setting"], Iterator[Table]]
+
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(name: str) -> Callable[[Scenario], Scenario]:
+    """Make a function a scenario, under the name that `--only` takes."""
+
+    def register(function: Scenario) -> Scenario:
+        SCENARIOS[name] = function
+        return function
+
+    return register
+
+
+class Setting:
+    """One run. What it starts ends with it."""
+
+    def __init__(self, *, quick: bool) -> None:
+        self.quick = quick
+        self._running = ExitStack()
+        self._redis: RedisServer | None = None
+
+    def __enter__(self) -> Self:
+        self.folder = Path(
+            self._running.enter_context(tempfile.TemporaryDirectory(prefix="bench-"))
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    @property
+    def redis(self) -> RedisServer:
+        """A private server, started when first needed."""
+        if self._redis is None:
+            self._redis = self._running.enter_context(RedisServer(self.folder / "redis"))
+        return self._redis
+
+    @property
+    def sqlite_url(self) -> str:
+        return f"sqlite:///{self.folder}/locks.db"
+
+    def rounds(self, thorough: int, quick: int) -> int:
+        return quick if self.quick else thorough
+
+    def seconds(self, thorough: float, quick: float) -> float:
+        return quick if self.quick else thorough

@@ -1,0 +1,119 @@
+"""Ctrl-C at every step: nothing stays behind, wherever a blocking program is interrupted."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import holdfast
+from tests.waiting import eventually
+
+PACKAGE = str(Path(holdfast.__file__).parent)
+
+
+# Python itself makes sure that no signal comes between __enter__ and the body.
+BEYOND_US = {("return", "__enter__")}
+
+
+class InterruptAt:
+    """Raises KeyboardInterrupt at the k-th step of Holdfast's own code that this thread takes.
+
+    A step is the beginning or the end of a call: there Python looks whether a signal has come.
+    """
+
+    def __init__(self, k: int) -> None:
+        self._left = k
+        self.where: str | None = None
+
+    def __call__(self, act: Callable[[], Any]) -> None:
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            act()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+
+    def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        code = frame.f_code
+        if not code.co_filename.startswith(PACKAGE):
+            return None
+        frame.f_trace_lines = False
+        step = event in ("call", "return") and (event, code.co_name) not in BEYOND_US
+        if step and self.where is None:
+            self._left -= 1
+            if self._left < 0:
+                self.where = f"{event} of {code.co_qualname}, line {frame.f_lineno}"
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._trace
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    urls = {"memory": f"memory://{uuid4().hex}", "sqlite": f"sqlite:///{tmp_path}/locks.db"}
+    return urls.get(request.param) or str(request.getfixturevalue("redis_url"))
+
+
+def use(client: holdfast.Client, name: str) -> None:
+    with client.lock(name, ttl=5):
+        pass
+
+
+def try_in_vain(client: holdfast.Client, name: str) -> None:
+    assert client.lock(name, ttl=5).try_acquire() is None
+
+
+def wait_in_vain(client: holdfast.Client, name: str) -> None:
+    with pytest.raises(holdfast.LockTimeout):
+        client.lock(name, ttl=5).acquire(timeout=0.01)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # a socket may be dropped between two steps
+@pytest.mark.parametrize(
+    ("operation", "held"), [(use, False), (try_in_vain, True), (wait_in_vain, True)]
+)
+def test_interrupted_at_every_step(url: str, operation: Any, held: bool) -> None:
+    name = f"interrupted:{uuid4().hex}"
+    with holdfast.Client(url) as other, holdfast.Client(url) as client:
+        holder = other.lock(name).acquire() if held else None
+        fences = [holder.fence] if holder else []
+        client.names()  # connected: what is interrupted while connecting has sent nothing yet
+        for k in count():
+            interrupt = InterruptAt(k)
+            interrupt(lambda: operation(client, name))
+
+            def as_before() -> bool:
+                seen = other.inspect(name)
+                return [one.fence for one in seen.holders] == fences and not seen.waiting
+
+            eventually(as_before, f"a clean queue after {interrupt.where}", timeout=5)
+            eventually(lambda: not client._keeper._wheel, "nothing to be kept")
+            if interrupt.where is None:
+                break
+        assert k > 30, "this was to be a long list of steps"
+        if holder is None:
+            use(client, name)  # and it still works
+
+
+def test_a_with_block_may_be_left_in_another_thread(url: str) -> None:
+    with holdfast.Client(url) as client:
+        lock = client.lock(f"crossing:{uuid4().hex}")
+        for enter, leave in ((lock.__enter__, lock.__exit__),) * 2:
+            for act in (enter, lambda leave=leave: leave(None, None, None)):
+                thread = threading.Thread(target=act)
+                thread.start()
+                thread.join()
+            assert not client.inspect(lock.name).holders
+        with pytest.raises(RuntimeError, match="never entered"):
+            lock.__exit__(None, None, None)

@@ -90,7 +90,7 @@ class _BaseClient(Generic[K]):
 
     async def _inspect(self, name: str, limit: int) -> Inspection:
         self._io.verify()
-        if not isinstance(limit, int) or limit < 0:
+        if type(limit) is not int or limit < 0:
             raise ValueError(f"limit must be a whole number, zero or more, not {limit!r}")
         return await self._engine.inspect(check_name(name), limit=limit, timeout=REQUEST_TIMEOUT)
 

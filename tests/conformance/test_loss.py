@@ -148,8 +148,15 @@ async def test_losing_the_lease_cancels_the_body_on_request(async_cell: Cell) ->
             await client.break_lock(cell.name)
             await asyncio.sleep(60)
 
-    with pytest.raises(holdfast.LeaseLost):
-        await work()
+    async def work_in_the_lease() -> None:
+        lease = await client.lock(cell.name, ttl=0.3, on_lost="cancel").acquire()
+        async with lease:
+            await client.break_lock(cell.name)
+            await asyncio.sleep(60)
+
+    for body in (work, work_in_the_lease):
+        with pytest.raises(holdfast.LeaseLost):
+            await body()
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0

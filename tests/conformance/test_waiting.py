@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 import holdfast
 from tests.child import Child
 from tests.conformance.cells import Cell, queued
-from tests.conformance.test_queue import as_face, enter, ticket
 from tests.waiting import soon
 
 
@@ -25,23 +23,6 @@ async def test_a_timeout_is_a_total_and_says_who_holds(cell: Cell) -> None:
     assert caught.value.name == cell.name
     assert lease.id not in str(caught.value)
     assert (await cell.run(lambda: client.inspect(cell.name))).waiting == 0, "nothing stays behind"
-
-
-async def test_wake_ups_do_not_stretch_a_timeout(cell: Cell) -> None:
-    """kazoo arms its timeout again on every wake-up."""
-    client = cell.client()
-    await cell.run(lambda: client.lock(cell.name).acquire())
-    engine, ahead = client._engine, [ticket(cell) for _ in range(5)]
-    for one in ahead:
-        await cell.run(partial(enter, cell, engine, one))
-    start = time.monotonic()
-    last = cell.actor().start(lambda: client.lock(cell.name).acquire(timeout=1.0))
-    for one in reversed(ahead):  # each tells the last one that it stands behind another now
-        await asyncio.sleep(0.15)
-        await cell.run(lambda: as_face(cell, engine.leave(one, timeout=2)))  # noqa: B023
-    with pytest.raises(holdfast.LockTimeout):
-        await last
-    assert 1.0 <= time.monotonic() - start < 10
 
 
 async def test_timeout_zero_does_not_wait(cell: Cell) -> None:

@@ -116,10 +116,10 @@ class TicketQueue:
         if entry.admitted_at is not None:
             return Standing(Place.ADMITTED, entry.fence, self.abandoned)
         ahead = [other for other in self._entries.values() if other.fence < entry.fence]
-        blocking = sorted(other.expires for other in ahead if conflicts(entry.ticket, other.ticket))
-        # It would be admitted when all but permits - 1 of these are gone.
-        last = blocking[-entry.ticket.permits]
-        return Standing(Place.WAITING, entry.fence, recheck=max(0.0, last - now))
+        blocking = [other.expires for other in ahead if conflicts(entry.ticket, other.ticket)]
+        # As long as the last `permits` of these live, it can't be admitted.
+        first = min(blocking[-entry.ticket.permits :])
+        return Standing(Place.WAITING, entry.fence, recheck=max(0.0, first - now))
 
 
 def _seen(entry: _Entry, now: float) -> Contender:

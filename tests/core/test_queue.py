@@ -186,7 +186,9 @@ def test_evicting_a_holder_admits_the_next(queue: TicketQueue) -> None:
     assert queue.standing("b", 3.0) == Standing(Place.ADMITTED, queue.fence, abandoned=True)
 
 
-def test_a_semaphore_looks_again_when_one_of_those_next_to_it_has_expired(queue: TicketQueue) -> None:
+def test_a_semaphore_looks_again_when_one_of_those_next_to_it_has_expired(
+    queue: TicketQueue,
+) -> None:
     for id, ttl in (("a", 30.0), ("b", 10.0), ("c", 20.0)):
         queue.enter(ticket(id, ttl=ttl, permits=3), 0.0)
     waiting = queue.enter(ticket("d", ttl=40.0, permits=3), 0.0)

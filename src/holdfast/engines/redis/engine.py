@@ -244,7 +244,9 @@ class RedisEngine(Engine):
         word = first_word(error)
         if word in WRONG_SERVER:
             link.retire()
-        if word in WRONG_SERVER or word in WRONG_NODE:
+        if word == "MOVED":
+            self._topology.redirect(node, str(error))
+        elif word in WRONG_SERVER or word in WRONG_NODE:
             self._topology.mistrust(node)
         return error
 

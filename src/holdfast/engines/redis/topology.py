@@ -44,6 +44,9 @@ class Topology(ABC):
         """Whether a name is known to be at another node by now. Asks nobody."""
         return False
 
+    def redirect(self, node: Node, answer: str) -> None:  # noqa: B027 - only a cluster has slots
+        """This node says where a slot is now: "MOVED SLOT HOST:PORT"."""
+
     def mistrust(self, node: Node) -> None:  # noqa: B027 - a single node has nothing to rediscover
         """This node failed or is not responsible: ask again before the next request."""
 
@@ -241,6 +244,14 @@ class Cluster(_Discovered[Slots]):
     async def masters(self, timeout: float) -> list[Node]:
         addresses = dict.fromkeys(address for _, _, address in await self._map(timeout))
         return [self._at(address) for address in addresses]
+
+    def redirect(self, node: Node, answer: str) -> None:
+        # Taken at its word: until they have talked to each other, other nodes tell the old story.
+        _, slot, address = answer.split()[:3]
+        host, _, port = address.rpartition(":")
+        if self._slots:  # else somebody is about to ask for the whole map anyway
+            self._slots = [(int(slot), int(slot), (host or node.host, int(port))), *self._slots]
+            self.on_news()
 
     def mistrust(self, node: Node) -> None:
         self._slots = []

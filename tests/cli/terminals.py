@@ -54,6 +54,10 @@ class Terminal:
         before, _, self._shown = self._shown.partition(text)
         return before
 
+    def foreground(self) -> int:
+        """The process group that gets what is typed."""
+        return os.tcgetpgrp(self._keyboard)
+
     def rest(self) -> str:
         """All that is shown until the program ends."""
         try:

@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from tests.cli.conftest import Cli
 from tests.cli.terminals import PROMPT, Terminal, shell
+from tests.waiting import eventually
 
 CTRL_C, CTRL_Z = "\x03", "\x1a"
 
@@ -103,8 +104,11 @@ def test_a_pager_at_the_end_of_the_pipe_keeps_the_terminal(terminal: Terminal) -
 def expect_resumed(terminal: Terminal) -> None:
     terminal.expect("Stopped")
     terminal.expect(PROMPT)
+    shell = terminal.foreground()
     terminal.type("fg\n")
     terminal.expect("holdfast run x")
+    # The shell says so first and hands over the terminal then: what is typed before is its own.
+    eventually(lambda: terminal.foreground() != shell, "the command to have the terminal")
 
 
 def expect_code(terminal: Terminal, code: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NamedTuple
 
 import holdfast
 from holdfast.engines.redis.keys import keys_of, tag_of
@@ -12,14 +12,31 @@ from tests.servers import RedisServer
 from tests.waiting import soon
 
 
+_READ = """
+local _, last, abandoned, keep, crowded, holder, fence, expires = cmsgpack.unpack(redis.call('GET', KEYS[1]))
+return {last, holder or '', expires or 0}
+"""
+
+
+class Record(NamedTuple):
+    """What Redis remembers of a name, besides who waits."""
+
+    newest_fence: int
+    holder: str
+    expires: int
+
+
+def record(server: RedisServer, name: str) -> Record:
+    """The record of a name, which must be there."""
+    return Record(*server.execute("EVAL", _READ, 1, keys_of(tag_of(name))[0]))
+
+
 def tickets(server: RedisServer, name: str) -> list[str]:
-    """The ids in a name's queue, first come first."""
-    return [str(id) for id in server.execute("ZRANGE", keys_of(tag_of(name))[1], 0, -1)]
-
-
-def newest_fence(server: RedisServer, name: str) -> int:
-    """The newest fence that was handed out for a name."""
-    return int(server.execute("HGET", keys_of(tag_of(name))[0], "last"))
+    """The ids of the holder and of those who wait, first come first."""
+    key, queue, _ = keys_of(tag_of(name))
+    holder = record(server, name).holder if server.execute("EXISTS", key) else ""
+    waiting = [str(id) for id in server.execute("ZRANGE", queue, 0, -1)]
+    return [holder, *waiting] if holder else waiting
 
 
 def links(server: RedisServer) -> list[str]:

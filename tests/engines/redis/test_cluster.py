@@ -50,10 +50,10 @@ def own_cluster(tmp_path: Path) -> Iterator[ClusterSet]:
 
 def node_of(cluster: ClusterSet, name: str) -> RedisServer:
     """The master that the cluster itself says is responsible for a name."""
-    record, queue = keys_of(tag_of(name))
-    slots = {cluster.nodes[0].execute("CLUSTER", "KEYSLOT", key) for key in (record, queue)}
-    assert len(slots) == 1, "both in one slot"
-    return next(server for server in cluster.nodes if _owns(server, record))
+    keys = keys_of(tag_of(name))
+    slots = {cluster.nodes[0].execute("CLUSTER", "KEYSLOT", key) for key in keys}
+    assert len(slots) == 1, "all in one slot"
+    return next(server for server in cluster.nodes if _owns(server, keys[0]))
 
 
 def _owns(server: RedisServer, key: str) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, queued
-from tests.engines.redis.seeing import connected, empty, held, newest_fence, tickets, within
+from tests.engines.redis.seeing import connected, empty, held, record, tickets, within
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import soon
@@ -37,7 +37,7 @@ async def test_enter(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     assert cut.is_set()
     assert tickets(server, cell.name) == [lease.id]
-    assert newest_fence(server, cell.name) == lease.fence, "one ticket, one fence"
+    assert record(server, cell.name).newest_fence == lease.fence, "one ticket, one fence"
     await cell.run(lease.release)
     assert tickets(server, cell.name) == []
 
@@ -51,7 +51,7 @@ async def test_enter_if_free(cell: Cell, server: RedisServer, proxy: TcpProxy) -
     assert cut.is_set()
     assert lease is not None
     assert tickets(server, cell.name) == [lease.id]
-    assert newest_fence(server, cell.name) == lease.fence
+    assert record(server, cell.name).newest_fence == lease.fence
 
 
 async def test_enter_as_a_waiter(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
@@ -61,7 +61,7 @@ async def test_enter_as_a_waiter(cell: Cell, server: RedisServer, proxy: TcpProx
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await soon(cut.is_set, "the cut")
     await queued(cell, client, 1)
-    fence = newest_fence(server, cell.name)
+    fence = record(server, cell.name).newest_fence
     await cell.run(holder.release)
     lease = await within(5, waiter)
     assert lease.fence == fence, "its place in the queue is the one it took at first"
@@ -77,7 +77,7 @@ async def test_enter_and_its_repetition(cell: Cell, server: RedisServer, proxy: 
     assert cut.is_set()
     assert caught.value.outcome == "unknown"
     await empty(server, cell.name)  # long before the ttl
-    assert newest_fence(server, cell.name), "it was there"
+    assert record(server, cell.name).newest_fence, "it was there"
 
 
 async def test_enter_and_then_nobody_listens(
@@ -89,7 +89,7 @@ async def test_enter_and_then_nobody_listens(
     with pytest.raises(holdfast.EngineError, match="no answer within") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "unknown"
-    assert newest_fence(server, cell.name), "it was delivered"
+    assert record(server, cell.name).newest_fence, "it was delivered"
     proxy.heal()
     await empty(server, cell.name)
 
@@ -137,7 +137,7 @@ async def test_renew_by_hand(cell: Cell, server: RedisServer, proxy: TcpProxy) -
     lease.check()
     await cell.run(lambda: lease.renew(ttl=60))
     assert tickets(server, cell.name) == [lease.id]
-    assert newest_fence(server, cell.name) == lease.fence
+    assert record(server, cell.name).newest_fence == lease.fence
 
 
 async def test_leave(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:

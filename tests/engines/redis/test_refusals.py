@@ -52,7 +52,7 @@ class Places:
         return self._start().add_user("kim", SECRET, "~other:*", "&*", "+@all")
 
     def no_right_to_commands(self) -> str:
-        return self._start().add_user("kim", SECRET, "~*", "&*", "+@all", "-zadd")
+        return self._start().add_user("kim", SECRET, "~*", "&*", "+@all", "-set")
 
     def wrong_database(self) -> str:
         return self._start(requirepass=SECRET).url + "/99"

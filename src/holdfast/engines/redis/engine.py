@@ -24,7 +24,7 @@ from holdfast.engines.redis.advice import (
     rejection,
 )
 from holdfast.engines.redis.blocking import BlockingNode
-from holdfast.engines.redis.keys import QUEUES, keys_of, name_of, tag_of
+from holdfast.engines.redis.keys import RECORDS, keys_of, name_of, tag_of
 from holdfast.engines.redis.link import Link, Node
 from holdfast.engines.redis.multiplexed import MultiplexedNode
 from holdfast.engines.redis.resp import (
@@ -135,7 +135,7 @@ class RedisEngine(Engine):
             if not self._topology.moved(tag, node):
                 self._topology.mistrust(node)
             raise self._translated(error, ticket.name) from error
-        return None if wake_up is None else _standing(wake_up.split())
+        return None if wake_up is None else _standing([int(word) for word in wake_up.split()])
 
     def unpark(self, ticket: Ticket) -> None:
         parked = self._parked.pop(ticket.id, None)
@@ -147,12 +147,12 @@ class RedisEngine(Engine):
         answer = await self._ask(name, INSPECT, timeout, str(limit))
         last, abandoned, held_us, standing, *tickets = answer
         contenders = [
-            Contender(Owner.unpack(owner.decode()), int(fence), int(joined) / 1e6, int(left) / 1e6)
+            Contender(Owner.unpack(owner.decode()), fence, joined / 1e6, left / 1e6)
             for fence, left, joined, owner in tickets
         ]
-        holders = tuple(one._replace(since=int(held_us) / 1e6) for one in contenders[:1])
+        holders = tuple(one._replace(since=held_us / 1e6) for one in contenders[:1])
         waiters, waiting = tuple(contenders[1:]), standing - len(holders)
-        return Inspection(name, holders, waiters, waiting, int(last), abandoned == b"1")
+        return Inspection(name, holders, waiters, waiting, last, bool(abandoned))
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
         found: list[str] = []
@@ -331,7 +331,7 @@ class RedisEngine(Engine):
         names: set[str] = set()
         cursor = b"0"
         while True:
-            command = ("SCAN", cursor, "MATCH", QUEUES, "COUNT", str(_BATCH))
+            command = ("SCAN", cursor, "MATCH", RECORDS, "COUNT", str(_BATCH))
             answer = await ask(node, command, timeout)
             assert isinstance(answer, list)
             cursor, keys = answer
@@ -340,7 +340,7 @@ class RedisEngine(Engine):
                 return sorted(names)
 
     async def _in_use(self, node: Node, names: list[str], timeout: float) -> list[str]:
-        """Those whose queue is not just left over from processes that died."""
+        """Those that somebody holds: others are only remembered, or left over from processes that died."""
         commands = [INSPECT.call(keys_of(tag_of(name)), "0") for name in names]
         used: list[str] = []
         for name, answer in zip(
@@ -356,11 +356,9 @@ class RedisEngine(Engine):
         return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
 
 
-def _standing(reply: Sequence[Any]) -> Standing:
+def _standing(reply: Sequence[int]) -> Standing:
     place, fence, abandoned, recheck_us = reply
-    return Standing(
-        _PLACES[int(place)], int(fence), abandoned in (b"1", "1"), int(recheck_us) / 1e6
-    )
+    return Standing(_PLACES[place], fence, abandoned == 1, recheck_us / 1e6)
 
 
 def _us(seconds: float) -> str:

@@ -6,8 +6,8 @@ written differently: all keys of a name share a slot, and no two names share a k
 
 from __future__ import annotations
 
-QUEUES = "holdfast:{*}:q"
-"""The pattern of all queue keys."""
+RECORDS = "holdfast:{*}"
+"""The pattern of all record keys, and of no others of ours."""
 
 
 def tag_of(name: str) -> str:
@@ -17,13 +17,13 @@ def tag_of(name: str) -> str:
     return name
 
 
-def keys_of(tag: str) -> tuple[str, str]:
-    """The record and the queue."""
+def keys_of(tag: str) -> tuple[str, str, str]:
+    """The record, the queue and the waiters."""
     key = f"holdfast:{{{tag}}}"
-    return key, key + ":q"
+    return key, key + ":q", key + ":w"
 
 
-def name_of(queue_key: bytes) -> str:
-    """The name to which a queue belongs."""
-    tag = queue_key.decode(errors="replace").removeprefix("holdfast:{").removesuffix("}:q")
+def name_of(record_key: bytes) -> str:
+    """The name to which a record belongs."""
+    tag = record_key.decode(errors="replace").removeprefix("holdfast:{").removesuffix("}")
     return tag.replace("%7D", "}").replace("%25", "%")

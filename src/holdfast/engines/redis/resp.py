@@ -77,13 +77,15 @@ class Script:
         folder = files(__package__) / "lua"
         # allow-oom: a full server must still let holders renew and release.
         shebang = f"#!lua flags={flags}\n" if flags else "#!lua\n"
-        self.text = shebang + "".join(
-            (folder / f"{part}.lua").read_text("utf-8") for part in ("common", name)
+        common, own, queue = (
+            (folder / f"{part}.lua").read_text("utf-8") for part in ("common", name, "queue")
         )
+        # In the middle, not at the top: what most calls don't need would still cost each of them.
+        self.text = shebang + common + own.replace("--[[queue.lua]]\n", queue)
         self.sha = sha1(self.text.encode()).hexdigest()
 
-    def call(self, keys: tuple[str, str], *args: str | bytes) -> Command:
-        return ("EVALSHA", self.sha, "2", *keys, *args)
+    def call(self, keys: tuple[str, str, str], *args: str | bytes) -> Command:
+        return ("EVALSHA", self.sha, "3", *keys, *args)
 
     def spell_out(self, command: Command) -> Command:
         """The same call with the whole text, for a server that does not know the hash."""

@@ -1,37 +1,52 @@
 -- Join the queue, or look again and renew if already in it.
 -- ARGV: ID, TTL_US, CHANNEL, OWNER, IF_FREE ('1': join only if admitted at once)
 -- Returns {place, fence, abandoned, recheck_us}.
-local id, ttl_us, info = ARGV[1], tonumber(ARGV[2]), ARGV[3] .. ' ' .. ARGV[4]
-local expires = integer(now + ttl_us)
-local known = redis.call('HMGET', record, 'last', 'abandoned', id, 'keep')
+local id, ttl_us, my_info = ARGV[1], tonumber(ARGV[2]), ARGV[3] .. ' ' .. ARGV[4]
+local my_expiry = now + ttl_us
+
+local function hold()
+  -- The clock keeps fences growing when the last one was lost in a restart.
+  last = math.max(last + 1, now)
+  keep, crowded, holder, fence, expires, since, info = nil, false, id, last, my_expiry, now, my_info
+  rely(ttl_us)
+  save()
+  return {ADMITTED, fence, abandoned, 0}
+end
+
+if known and not holder then
+  return hold()
+end
+
+--[[queue.lua]]
+
+if holder == id and expires > now then
+  expires, info = math.max(expires, my_expiry), my_info
+  rely(ttl_us)
+  save()
+  return {ADMITTED, fence, abandoned, 0}
+end
 
 -- In both keys, or it is a newcomer: a server that evicts keys may have dropped one of the two.
-local fence = alive(known[3]) and redis.call('ZSCORE', queue, id)
-if fence then
-  expires = integer(math.max(known[3], expires))
-  redis.call('HSET', record, id, expires, 'i' .. id, info)
-  preserve(ttl_us, known[4])
-  return standing(id, fence)
+local promised = waiter(id)
+local my_fence = promised and promised > now and redis.call('ZSCORE', queue, id)
+if my_fence then
+  write(id, math.max(promised, my_expiry), my_info, ttl_us)
+  return standing(id, tonumber(my_fence))
 end
 
-local head, expired = holder(id)
-if known[3] then
+if promised then
   drop(id)
 end
-if head and ARGV[5] == '1' then
-  return {REFUSED, '0', '0', 0}
+settle(id)
+if not holder then
+  return hold()
 end
-
--- The clock keeps fences growing when the last one was lost in a restart.
-fence = integer(math.max((known[1] or 0) + 1, now))
-redis.call('ZADD', queue, fence, id)
-if head then
-  redis.call('HSET', record, 'last', fence, id, expires, 'i' .. id, info)
-  preserve(ttl_us, known[4])
-  return waiting(fence)
+if ARGV[5] == '1' then
+  return {REFUSED, 0, 0, 0}
 end
-local abandoned = expired and '1' or known[2] or '0'
-redis.call('HSET', record, 'last', fence, 'abandoned', abandoned, 'since', integer(now),
-  id, expires, 'i' .. id, info)
-preserve(ttl_us, known[4])
-return {ADMITTED, fence, abandoned, 0}
+last, crowded = math.max(last + 1, now), true
+rely(ttl_us)
+save()
+redis.call('ZADD', queue, last, id)
+write(id, my_expiry, my_info, ttl_us)
+return waiting(last)

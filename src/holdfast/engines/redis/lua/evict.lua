@@ -1,9 +1,9 @@
 -- Take out the holder, whoever it is, and pass the lock on as abandoned.
 -- Returns 1, or 0 if there was none.
-local id = holder('')
-if not id then
+--[[queue.lua]]
+settle('')
+if not holder then
   return 0
 end
-drop(id)
-pass_on('1', '')
+pass_on(1, '')
 return 1

@@ -1,18 +1,29 @@
 -- Who holds and who waits.
 -- ARGV: LIMIT (how many waiters to list)
--- Returns {last, abandoned, how long the holder has held (µs), how many stand in the queue, ticket...},
--- each ticket without its id: {fence, expires in (µs), joined ago (µs), owner}.
-holder('')
-local known = redis.call('HMGET', record, 'last', 'abandoned', 'since')
-local answer = {known[1] or '0', known[2] or '0', integer(now - (known[3] or now)), redis.call('ZCARD', queue)}
-local ids = redis.call('ZRANGE', queue, 0, ARGV[1], 'WITHSCORES')
+-- Returns {last, abandoned, how long the holder has held (µs), how many hold and wait, ticket...},
+-- the holder first, each ticket without its id: {fence, expires in (µs), joined ago (µs), owner}.
+--[[queue.lua]]
+settle('')
+local answer = {last, abandoned, 0, 0}
+if not holder then
+  return answer
+end
+
+local function show(its_fence, its_expiry, its_info)
+  -- A fence is the time of joining, unless the clock was set back.
+  local owner = string.match(its_info, '^%S+ (.*)$')
+  answer[#answer + 1] = {its_fence, its_expiry - now, math.max(0, now - its_fence), owner}
+end
+
+answer[3] = math.max(0, now - since)
+answer[4] = 1 + redis.call('ZCARD', queue)
+show(fence, expires, info)
+local limit = tonumber(ARGV[1])
+local ids = limit > 0 and redis.call('ZRANGE', queue, 0, limit - 1, 'WITHSCORES') or {}
 for index = 1, #ids, 2 do
-  local id, fence = ids[index], ids[index + 1]
-  local fields = redis.call('HMGET', record, id, 'i' .. id)
-  if alive(fields[1]) then
-    -- A fence is the time of joining, unless the clock was set back.
-    local owner = string.match(fields[2], '^%S+ (.*)$')
-    answer[#answer + 1] = {integer(fence), integer(fields[1] - now), integer(math.max(0, now - fence)), owner}
+  local its_expiry, its_info = waiter(ids[index])
+  if its_expiry and its_expiry > now then
+    show(tonumber(ids[index + 1]), its_expiry, its_info)
   else
     answer[4] = answer[4] - 1
   end

@@ -2,49 +2,45 @@
 -- ARGV: ID, DEPARTURE ('0': released, '1': lost, '2': withdrawn, so the flag stays as it is)
 -- Returns 1, or 0 if it was not there (any more).
 local id = ARGV[1]
-local known = redis.call('HMGET', record, 'abandoned', id, 'keep')
-local was_abandoned, expires, keep = known[1], known[2], known[3]
-local first = redis.call('ZRANGE', queue, 0, 1)
+local flag = ARGV[2] == '0' and 0 or ARGV[2] == '1' and 1 or abandoned
+
+-- Nobody waits, as in most cases.
+if holder == id and not crowded and expires > now then
+  holder, abandoned = nil, flag
+  save()
+  return 1
+end
+
+--[[queue.lua]]
 
 -- One that leaves from further behind may be the first to notice that the holder has expired.
-if first[1] ~= id and first[1] and not alive(redis.call('HGET', record, first[1])) then
-  holder(id)
-  was_abandoned = '1'
-  first = redis.call('ZRANGE', queue, 0, 1)
-end
-if not expires then
-  return 0
+if holder ~= id then
+  settle(id)
+  flag = ARGV[2] == '2' and abandoned or flag
 end
 
-if first[1] == id then
-  drop(id)
-  local abandoned = ARGV[2] == '2' and (was_abandoned or '0') or ARGV[2]
-  if not alive(expires) then
-    abandoned = '1'
+if holder == id then
+  local lives = expires > now
+  pass_on(lives and flag or 1, '')
+  return lives and 1 or 0
+end
+
+local promised = waiter(id)
+if not promised then
+  return 0
+end
+local rank = redis.call('ZRANK', queue, id)
+drop(id)
+-- The one behind now stands behind someone else: it should look again when that one expires.
+local behind = rank and redis.call('ZRANGE', queue, rank, rank, 'WITHSCORES') or {}
+if behind[1] then
+  local _, its_info = waiter(behind[1])
+  local ahead_expires = expires
+  if rank > 0 then
+    ahead_expires = waiter(redis.call('ZRANGE', queue, rank - 1, rank - 1)[1]) or now
   end
-  if first[2] then
-    pass_on(abandoned, '')
-  else
-    if was_abandoned ~= abandoned then
-      redis.call('HSET', record, 'abandoned', abandoned)
-    end
-    if abandoned == '0' then
-      redis.call('PEXPIRE', record, HOUR_MS)
-    end
-    if keep then
-      redis.call('HDEL', record, 'keep')
-    end
-  end
-else
-  local rank = redis.call('ZRANK', queue, id)
-  drop(id)
-  -- The one behind now stands behind someone else: it should look again when that one expires.
-  local behind = rank and redis.call('ZRANGE', queue, rank, rank, 'WITHSCORES') or {}
-  if behind[1] then
-    local info = redis.call('HGET', record, 'i' .. behind[1])
-    local ahead = redis.call('ZRANGE', queue, rank - 1, rank - 1)[1]
-    local expires = redis.call('HGET', record, ahead)
-    tell(behind[1], info, WAITING, behind[2], '0', math.max(0, (expires or now) - now))
+  if its_info then
+    tell(behind[1], its_info, WAITING, tonumber(behind[2]), 0, math.max(0, ahead_expires - now))
   end
 end
-return alive(expires) and 1 or 0
+return promised > now and 1 or 0

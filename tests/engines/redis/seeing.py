@@ -11,7 +11,6 @@ from tests.conformance.cells import Cell
 from tests.servers import RedisServer
 from tests.waiting import soon
 
-
 _READ = """
 local _, last, abandoned, keep, crowded, holder, fence, expires = cmsgpack.unpack(redis.call('GET', KEYS[1]))
 return {last, holder or '', expires or 0}

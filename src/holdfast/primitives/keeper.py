@@ -79,7 +79,7 @@ class Keeper:
                 self._arm(kept, due, ttl if late < ttl * _SLACK else _UNORDERED)
             else:  # it has been renewed while it waited
                 kept.due = min(kept.due, kept.deadline)
-        self._rouse(kept)
+            self._rouse(kept)
 
     def forget(self, kept: Kept) -> bool:
         """Renew it no more; False if that was so already."""
@@ -95,7 +95,7 @@ class Keeper:
             kept.deadline = min(kept.deadline, deadline(now, ttl))
             if kept.wheel is not None:
                 self._arm(kept, min(kept.due, now + ttl * RENEW_AT), _UNORDERED)
-        self._rouse(kept)
+            self._rouse(kept)
 
     def held_by(self, name: str, caller: object) -> Kept | None:
         """The lease that this caller holds on a name."""
@@ -182,17 +182,16 @@ class Keeper:
         return self._disarm(kept)
 
     def _rouse(self, kept: Kept) -> None:
-        with self._mutex:
-            if self._closing:
-                return
-            if self._task is None:
-                self._alarm = self.io.event()
-                self._task = self.io.spawn(self._run(), "holdfast-keeper")
-            elif kept.due < self._sleeping_until and self._alarm is not None:
-                self._alarm.set()
-            self._pace = min(self._pace, kept.ticket.ttl * RENEW_AT)
-            if kept.admitted and kept.deadline < self._busy_until:
-                self.io.spawn(self._watch(kept), "holdfast-watch")
+        if self._closing:
+            return
+        if self._task is None:
+            self._alarm = self.io.event()
+            self._task = self.io.spawn(self._run(), "holdfast-keeper")
+        elif kept.due < self._sleeping_until and self._alarm is not None:
+            self._alarm.set()
+        self._pace = min(self._pace, kept.ticket.ttl * RENEW_AT)
+        if kept.admitted and kept.deadline < self._busy_until:
+            self.io.spawn(self._watch(kept), "holdfast-watch")
 
     async def _watch(self, kept: Kept) -> None:
         """Tell a lease's end in time, though the keeper waits for an answer that may come later."""

@@ -83,33 +83,30 @@ async def _wait(keeper: Keeper, kept: Kept, place: Place, limit: float) -> bool:
 
 async def _look(keeper: Keeper, kept: Kept, limit: float, *, if_free: bool = False) -> Place:
     """Ask where the ticket stands; joins the queue if it is not in it (any more)."""
-    now = keeper.io.now()
-    until = now + (
-        REQUEST_TIMEOUT if if_free else min(REQUEST_TIMEOUT, max(limit - now, LEAST_TIMEOUT))
-    )
-    try:
-        return await _enter(keeper, kept, until, if_free=if_free)
-    except EngineError:
-        # Once more with the same id: it may be a connection that was cut while it lay idle, and if
-        # the first request did arrive, this one gets its answer. But not if the first one hung.
-        if keeper.io.now() >= until:
-            raise
-        return await _enter(keeper, kept, until, if_free=if_free)
-
-
-async def _enter(keeper: Keeper, kept: Kept, until: float, *, if_free: bool) -> Place:
-    sent = keeper.io.now()
-    kept.unanswered += 1
-    try:
-        standing = await keeper.engine.enter(kept.ticket, if_free=if_free, timeout=until - sent)
-    except EngineError as error:
-        kept.unanswered -= error.outcome == "not applied"
-        if kept.unanswered:  # this one was not, but an earlier one may have been
-            error.outcome = "unknown"
-        raise
-    kept.unanswered -= 1
-    kept.learn(standing, sent, keeper.io.now())
-    return standing.place
+    io, engine, ticket = keeper.io, keeper.engine, kept.ticket
+    sent = io.now()
+    timeout = REQUEST_TIMEOUT
+    if not if_free and limit - sent < timeout:
+        timeout = max(limit - sent, LEAST_TIMEOUT)
+    until, again = sent + timeout, False
+    while True:
+        kept.unanswered += 1
+        try:
+            standing = await engine.enter(ticket, if_free=if_free, timeout=timeout)
+        except EngineError as error:
+            kept.unanswered -= error.outcome == "not applied"
+            if kept.unanswered:  # this one was not, but an earlier one may have been
+                error.outcome = "unknown"
+            # Once more with the same id: it may be a connection that was cut while it lay idle, and
+            # if the first request did arrive, this one gets its answer. But not if that one hung.
+            sent = io.now()
+            if again or sent >= until:
+                raise
+            timeout, again = until - sent, True
+        else:
+            kept.unanswered -= 1
+            kept.learn(standing, sent, io.now())
+            return standing.place
 
 
 def _holds(kept: Kept, now: float) -> bool:

@@ -174,15 +174,18 @@ class BlockingNode(Node):
         super().__init__(host, port, login)
         self._idle: list[BlockingLink] = []
 
-    async def take(self, timeout: float, waiter: str = "") -> BlockingLink:
+    def ready(self, waiter: str = "") -> BlockingLink | None:
         while True:
             try:
                 link = self._idle.pop()
             except IndexError:
-                return self._connect(timeout)
+                return None
             if clock.now() - link.used_at < _TRUSTED or not link.is_cut():
                 return link
             link.close()
+
+    async def take(self, timeout: float, waiter: str = "") -> BlockingLink:
+        return self.ready(waiter) or self._connect(timeout)
 
     def give(self, link: Link, waiter: str = "") -> None:
         assert isinstance(link, BlockingLink)

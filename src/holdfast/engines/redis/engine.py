@@ -59,6 +59,9 @@ _HARDLY = 0.01
 _Parked = tuple[str, Node, Link]
 """A ticket that waits: its name's tag, and where the wake-up will arrive."""
 
+_Taken = tuple[Node, Link, float]
+"""Where a request goes, and how long it may take now."""
+
 
 class RedisEngine(Engine):
     """Queues on Redis or Valkey."""
@@ -82,11 +85,11 @@ class RedisEngine(Engine):
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         tag = tag_of(ticket.name)
-        started = self._io.now()
+        waiting = False
         try:
-            node, link = await self._take_for(ticket, tag, timeout)
-            timeout = self._left(timeout, started)
-            waiting = False
+            node, link, timeout = self._resume(ticket, tag, timeout) or await self._take(
+                tag, timeout, ticket.id
+            )
             try:
                 command = ENTER.call(
                     keys_of(tag),
@@ -181,24 +184,32 @@ class RedisEngine(Engine):
 
     # --- one request
 
-    async def _take_for(self, ticket: Ticket, tag: str, timeout: float) -> tuple[Node, Link]:
-        """The link on which a ticket already waits, or a free one."""
+    def _resume(self, ticket: Ticket, tag: str, timeout: float) -> _Taken | None:
+        """The link on which a ticket already waits, or one that is ready."""
         parked = self._parked.pop(ticket.id, None)
         if parked is not None:
             _, node, link = parked
             if not self._topology.moved(tag, node):
-                return node, link
+                return node, link, timeout
             node.give(link, ticket.id)
-        return await self._take(tag, timeout, ticket.id)
+        return self._ready(tag, timeout, ticket.id)
 
-    async def _take(self, tag: str, timeout: float, waiter: str = "") -> tuple[Node, Link]:
-        """The node for a name, and a link to it."""
+    def _ready(self, tag: str, timeout: float, waiter: str = "") -> _Taken | None:
+        """The node for a name and a link to it, if both are at hand: as they almost always are."""
+        node = self._topology.known(tag)
+        link = None if node is None else node.ready(waiter)
+        return None if node is None or link is None else (node, link, timeout)
+
+    async def _take(self, tag: str, timeout: float, waiter: str = "") -> _Taken:
+        """The same, whatever it takes."""
+        started = self._io.now()
         node = await self._topology.node(tag, timeout)
         try:
-            return node, await node.take(timeout, waiter)
+            link = await node.take(timeout, waiter)
         except Broken:
             self._topology.mistrust(node)
             raise
+        return node, link, self._left(timeout, started)
 
     def _left(self, timeout: float, started: float) -> float:
         """What is left of a timeout; the same again if hardly anything was used, for it is dear to
@@ -214,14 +225,14 @@ class RedisEngine(Engine):
         redirected = False
         try:
             while True:
-                node, link = await self._take(tag, timeout)
+                node, link, left = self._ready(tag, timeout) or await self._take(tag, timeout)
                 try:
-                    left = self._left(timeout, started)
                     return await self._call(node, link, script, command, left)
                 except Broken as error:
                     if redirected or first_word(error) != "MOVED":
                         raise
                     redirected = True
+                    timeout = self._left(timeout, started)
                 finally:
                     node.give(link)
         except Broken as error:

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import Any
 
+import hiredis
+
 from holdfast.engines.redis.resp import Broken, Command, Login, Script, forgotten
 
 
@@ -34,7 +36,7 @@ class Link(ABC):
     async def call(self, script: Script, command: Command, timeout: float) -> Any:
         """Call a script; if the server has forgotten it, bring it along."""
         (reply,) = await self.exchange([command], timeout)
-        if forgotten(reply):
+        if type(reply) is hiredis.ReplyError and forgotten(reply):
             (reply,) = await self.exchange([script.spell_out(command)], timeout)
         return reply
 
@@ -54,8 +56,12 @@ class Node(ABC):
         return f"{self.host}:{self.port}"
 
     @abstractmethod
+    def ready(self, waiter: str = "") -> Link | None:
+        """A link that is there already; wake-ups for the ticket `waiter` are collected on it from now on."""
+
+    @abstractmethod
     async def take(self, timeout: float, waiter: str = "") -> Link:
-        """A link to use; wake-ups for the ticket `waiter` are collected on it from now on."""
+        """The same, or a new one."""
 
     @abstractmethod
     def give(self, link: Link, waiter: str = "") -> None:

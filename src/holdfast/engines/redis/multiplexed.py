@@ -239,12 +239,20 @@ class MultiplexedNode(Node):
         self._link: MultiplexedLink | None = None
         self._connecting: asyncio.Task[MultiplexedLink] | None = None
 
-    async def take(self, timeout: float, waiter: str = "") -> MultiplexedLink:
+    def ready(self, waiter: str = "") -> MultiplexedLink | None:
         link = self._link
         if link is None or link.broken is not None:
-            link = await self._connect(timeout)
+            return None
         if waiter:
             link.expect(waiter)
+        return link
+
+    async def take(self, timeout: float, waiter: str = "") -> MultiplexedLink:
+        link = self.ready(waiter)
+        if link is None:
+            link = await self._connect(timeout)
+            if waiter:
+                link.expect(waiter)
         return link
 
     def give(self, link: Link, waiter: str = "") -> None:

@@ -33,8 +33,16 @@ class Topology(ABC):
     """Called when it was found out anew who is responsible."""
 
     @abstractmethod
+    def known(self, name: str) -> Node | None:
+        """The server that keeps this name's queue, unless that has to be found out."""
+
     async def node(self, name: str, timeout: float) -> Node:
         """The server that keeps this name's queue."""
+        return self.known(name) or await self._find(name, timeout)
+
+    @abstractmethod
+    async def _find(self, name: str, timeout: float) -> Node:
+        """Find it out."""
 
     @abstractmethod
     async def masters(self, timeout: float) -> list[Node]:
@@ -61,7 +69,10 @@ class Single(Topology):
     def __init__(self, node: Node) -> None:
         self._node = node
 
-    async def node(self, name: str, timeout: float) -> Node:
+    def known(self, name: str) -> Node:
+        return self._node
+
+    async def _find(self, name: str, timeout: float) -> Node:
         return self._node
 
     async def masters(self, timeout: float) -> list[Node]:
@@ -179,8 +190,11 @@ class Sentinel(_Discovered[Node]):
         self._master: Node | None = None
         self._mistrusted: Node | None = None
 
-    async def node(self, name: str, timeout: float) -> Node:
-        return self._master or await self._discover(timeout)
+    def known(self, name: str) -> Node | None:
+        return self._master
+
+    async def _find(self, name: str, timeout: float) -> Node:
+        return await self._discover(timeout)
 
     async def _ask(self, timeout: float) -> Node:
         command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._group)
@@ -227,19 +241,22 @@ class Cluster(_Discovered[Slots]):
         self._slots: Slots = []
         self._mistrusted: Node | None = None
 
-    async def node(self, name: str, timeout: float) -> Node:
+    def known(self, name: str) -> Node | None:
         slot = _slot(name)
-        for first, last, address in await self._map(timeout):
+        for first, last, address in self._slots:
             if first <= slot <= last:
                 return self._at(address)
-        raise Unserved(f"no node of the cluster serves slot {slot}", "not applied")
+        return None
+
+    async def _find(self, name: str, timeout: float) -> Node:
+        await self._map(timeout)
+        node = self.known(name)
+        if node is None:
+            raise Unserved(f"no node of the cluster serves slot {_slot(name)}", "not applied")
+        return node
 
     def moved(self, name: str, node: Node) -> bool:
-        slot = _slot(name)
-        owners = (
-            self._at(address) for first, last, address in self._slots if first <= slot <= last
-        )
-        return next(owners, node) is not node
+        return self.known(name) not in (None, node)
 
     async def masters(self, timeout: float) -> list[Node]:
         addresses = dict.fromkeys(address for _, _, address in await self._map(timeout))

@@ -124,7 +124,7 @@ class RedisEngine(Engine):
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
-        return bool(await self._ask(ticket.name, LEAVE, timeout, ticket.id, str(departure.value)))
+        return bool(await self._ask(ticket.name, LEAVE, timeout, ticket.id, "012"[departure]))
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         parked = self._parked.get(ticket.id)

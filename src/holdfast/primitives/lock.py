@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -46,10 +47,9 @@ class BaseLock(Generic[L]):
         reentrant: bool,
         on_lost: Callable[[L], Any] | Literal["cancel"] | None,
     ) -> None:
-        # The leases of the `with` blocks that are open now, innermost last, by who opened them:
-        # two tasks that share one lock object must not end each other's lease.
-        self._open: dict[object, list[L]] = {}
-        check_timeout(timeout)
+        self._open: list[L] = []
+        """The leases of the `with` blocks that are open now, of all who share this object."""
+        self._timeout = check_timeout(timeout)
         if inspect.iscoroutinefunction(on_lost):
             raise TypeError("on_lost must be a plain function: nobody would await a coroutine")
         if not (on_lost is None or callable(on_lost) or on_lost in self._on_lost_words):
@@ -60,7 +60,6 @@ class BaseLock(Generic[L]):
         self.name = name
         self._keeper = keeper
         self._ttl = ttl
-        self._timeout = timeout
         self._owner = owner
         self._reentrant = reentrant
         self._on_lost = on_lost
@@ -69,11 +68,10 @@ class BaseLock(Generic[L]):
         return f"<{type(self).__name__} {self.name!r}>"
 
     async def _acquire(self, timeout: float | _Default | None, undo: list[Undo]) -> Kept:
-        if isinstance(timeout, _Default):
-            timeout = self._timeout
-        kept = await self._obtain(check_timeout(timeout), undo, waits=True)
+        limit = self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
+        kept = await self._obtain(limit, undo, waits=True)
         if kept is None:
-            raise await self._timed_out(timeout or 0)
+            raise await self._timed_out(limit)
         return kept
 
     async def _obtain(self, timeout: float, undo: list[Undo], *, waits: bool) -> Kept | None:
@@ -124,28 +122,27 @@ class BaseLock(Generic[L]):
         )
 
     def _entered(self, lease: L, undo: list[Undo]) -> L:
-        """Note down whose `with` block this lease is for."""
+        """Note down that a `with` block was entered."""
         undo.append(partial(self._exited, lease))
-        self._open.setdefault(self._keeper.io.caller(), []).append(lease)
+        self._open.append(lease)
         return lease
 
     def _innermost(self) -> L:
         """The lease whose `with` block ends now."""
-        mine = self._open.get(self._keeper.io.caller())
-        if mine:
-            return mine[-1]
+        # Two tasks that share one lock object must not end each other's lease.
+        caller = self._keeper.io.caller()
+        for lease in reversed(self._open):
+            if lease._kept.caller == caller:
+                return lease
         # Entered in another thread or task. Of several only the newest can still be good.
-        every = [lease for leases in list(self._open.values()) for lease in leases]
+        every = list(self._open)
         if not every:
             raise RuntimeError(f"the with block of {self!r} was left but never entered")
         return max(every, key=lambda lease: lease.fence)
 
     def _exited(self, lease: L) -> None:
-        for caller, leases in list(self._open.items()):
-            if lease in leases:
-                leases.remove(lease)
-                if not leases:
-                    self._open.pop(caller, None)
+        with suppress(ValueError):
+            self._open.remove(lease)
 
 
 class Lock(BaseLock[Lease]):
@@ -199,8 +196,8 @@ class Lock(BaseLock[Lease]):
         # A block that was entered and can't be left any more: it was interrupted in the very moment
         # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex:
         # the keeper gives these up when it comes by to renew them.
-        for leases in self._open.values():
-            self._keeper.orphans.extend(lease._give_up for lease in leases)
+        for lease in self._open:
+            self._keeper.orphans.append(lease._give_up)
 
 
 class AsyncLock(BaseLock[AsyncLease]):

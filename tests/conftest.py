@@ -15,6 +15,7 @@ from tests.servers import (
     SentinelSet,
     Setting,
 )
+from tests.servers_zookeeper import Ensemble
 
 # Shared servers: one per worker, started when first asked for. Tests keep out of each other's way
 # by using names of their own, and do these servers no harm.
@@ -36,6 +37,18 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSet]:
     with ClusterSet(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    with Ensemble(tmp_path_factory.mktemp("zookeeper")) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture(scope="session")
+def zookeeper_url(zookeeper: Ensemble) -> str:
+    """With a session that is longer than every ttl in the tests."""
+    return f"{zookeeper.url}/tests?session=600"
 
 
 # Private servers: for tests that stop, freeze, fill up or reconfigure them.

@@ -30,7 +30,6 @@ JAVA = (
     "-Dzookeeper.admin.enableServer=false",
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.4lw.commands.whitelist=*",
-    "-Dznode.container.checkIntervalMs=1000",
 )
 
 
@@ -44,6 +43,7 @@ class ZooKeeperServer(Server):
         self.secure_port = 0
         self._choose_ports()
         self.settings: dict[str, Setting] = {}
+        self.properties: list[str] = []
 
     def _choose_ports(self) -> None:
         if self.port:  # the others know them already
@@ -58,7 +58,7 @@ class ZooKeeperServer(Server):
         (self.folder / "data" / "myid").write_text(str(self.number))
         config.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [*JAVA, *self._tls(), "-cp", CLASSPATH, main, str(config)]
+        return [*JAVA, *self.properties, *self._tls(), "-cp", CLASSPATH, main, str(config)]
 
     def _tls(self) -> list[str]:
         if not self.tls:
@@ -111,9 +111,11 @@ class ZooKeeperServer(Server):
 
 
 class Ensemble(ServerSet):
-    """Three nodes that elect a leader."""
+    """Three nodes that elect a leader. Empty containers are removed every `tidy` seconds."""
 
-    def __init__(self, folder: Path, *, tls: bool = False, **settings: Setting) -> None:
+    def __init__(
+        self, folder: Path, *, tls: bool = False, tidy: float = 60, **settings: Setting
+    ) -> None:
         super().__init__(folder)
         self.nodes = [ZooKeeperServer(folder / f"node-{n}", n, tls=tls) for n in (1, 2, 3)]
         shared: dict[str, Setting] = {
@@ -131,6 +133,7 @@ class Ensemble(ServerSet):
                 f"{HOST}:{node.peer_port}:{node.election_port};{HOST}:{node.port}"
             )
         for node in self.nodes:
+            node.properties = [f"-Dznode.container.checkIntervalMs={int(tidy * 1000)}"]
             node.settings = {**shared, "dataDir": node.folder / "data"}
             if tls:
                 node.settings["secureClientPort"] = node.secure_port

@@ -20,8 +20,8 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import CloseInstance, int_struct
+from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
+from kazoo.protocol.serialization import CloseInstance, ReplyHeader, int_struct
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import ForceRetryError, KazooRetry
 
@@ -116,6 +116,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self._on_end = on_end
         self._xid = 0
         self._outbox: deque[Batch] = deque()
+        self._inbox = bytearray()
         self._rung = False
         self._closing = False
         self._silent_since: float | None = None
@@ -222,6 +223,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             return None
         finally:
             self._here = self._silent_since = None
+            self._inbox.clear()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._failures.pop((host, port), None)
@@ -244,8 +246,42 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         if not 0 <= length <= _LONGEST_ANSWER:
             raise ConnectionDropped("it does not speak ZooKeeper's protocol")
         data: bytes = super()._read(length, timeout)
-        self._silent_since = None
         return data
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        """Take in what has arrived, often several answers at once."""
+        while True:
+            try:
+                data = self._socket.recv(65_536)
+            except ssl.SSLWantReadError:
+                return None
+            if not data:
+                raise ConnectionDropped("socket connection broken")
+            self._silent_since = None
+            self._inbox += data
+            while len(self._inbox) >= 4 + self._next_size():
+                if super()._read_socket(read_timeout) == CLOSE_RESPONSE:
+                    return CLOSE_RESPONSE
+            if not (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
+                return None
+
+    def _next_size(self) -> int:
+        if len(self._inbox) < 4:
+            return 0
+        size: int = int_struct.unpack_from(self._inbox)[0]
+        if not 0 <= size <= _LONGEST_ANSWER:
+            raise ConnectionDropped("it does not speak ZooKeeper's protocol")
+        return size
+
+    def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
+        if not self._inbox:  # during the handshake
+            header: tuple[Any, bytes, int] = super()._read_header(timeout)
+            return header
+        end = 4 + self._next_size()
+        body = bytes(self._inbox[4:end])
+        del self._inbox[:end]
+        reply, offset = ReplyHeader.deserialize(body, 0)
+        return reply, body, offset
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         self._read_sock.recv(64)

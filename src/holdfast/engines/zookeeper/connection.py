@@ -31,7 +31,7 @@ from holdfast.io import clock
 HANDSHAKE = 2.0
 """Seconds that a server gets to accept us, and to finish an answer that it has begun."""
 
-_SILENCE_MS = 4000.0
+_SILENCE_MS = 2500.0
 """Who says nothing for so long, though it was pinged halfway, is left. The session goes on elsewhere."""
 
 _LONGEST_ANSWER = 64 * 2**20

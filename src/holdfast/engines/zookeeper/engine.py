@@ -111,7 +111,7 @@ class ZooKeeperEngine(Engine):
             return None
         own.event.clear()
         try:
-            standing = await self._queues.look(own, self._io.now() + _REARM)
+            standing = await self._queues.hear(own, self._io.now() + _REARM)
         except Broken as error:
             own.event.set()  # what the news was is still to be found out
             raise self._translated(error, ticket.name) from error
@@ -183,7 +183,7 @@ class ZooKeeperEngine(Engine):
                 self._forget(ticket)
                 raise
             if standing is None:
-                look = self._queues.refuse if if_free else self._queues.look
+                look = self._queues.refuse if if_free else self._queues.hear
                 standing = await look(own, until)
             if standing.place in (Place.GONE, Place.REFUSED):
                 self._forget(ticket)

@@ -24,6 +24,7 @@ class Own:
         "marked",
         "node",
         "parent",
+        "renewed",
         "session",
     )
 
@@ -43,6 +44,8 @@ class Own:
         """The transaction of the mark when the whole queue was last looked at."""
         self.event: Event | None = None
         """Set when there is news for whoever is parked."""
+        self.renewed = False
+        """Whether the news is that the one ahead is still there."""
         self._promised = -math.inf
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError
+from kazoo.protocol.states import EventType
 
 from holdfast.core.sightings import Sightings
 from holdfast.core.ticket import Departure, Place, Standing, Ticket
@@ -70,7 +71,7 @@ class Queues:
         place = ordered.index(own.node)
         own.marked = 0 if isinstance(before, Exception) else before[1].mzxid
         if place > 0:
-            own.ahead = ordered[place - 1]
+            own.ahead, own.renewed = ordered[place - 1], True
             return own, None
         if own.marked and _nobody_between(Stat._make(before[1]), own):
             known = before[1].mzxid == before[1].pzxid
@@ -122,6 +123,18 @@ class Queues:
             return await self.look(own, until)
         standing = self._waits(own, batch.replies[1])
         return standing if standing.recheck > 0 else await self.look(own, until)
+
+    async def hear(self, own: Own, until: float) -> Standing:
+        """Find out what the news is about the one ahead, and watch it further."""
+        if own.renewed:
+            batch = await self._wire.exchange([self._watch(own)], until)
+            if self._is_gone(own, batch):
+                return GONE
+            if not ask.gone(batch.replies[0]):
+                standing = self._waits(own, batch.replies[0])
+                if standing.recheck > 0:
+                    return standing
+        return await self.look(own, until)
 
     async def look(self, own: Own, until: float, *, listen: bool = True) -> Standing:
         """Read the whole queue: who is ahead now? Takes out one that has expired."""
@@ -287,10 +300,12 @@ class Queues:
         if event.path is None:  # the connection was lost, and all watches with it
             self.wake_all()
         elif (own := self._watched.get(event.path)) is not None:
+            own.renewed = event.type == EventType.CHANGED
             _wake(own)
 
     def wake_all(self) -> None:
         for own in list(self._watched.values()):
+            own.renewed = False
             _wake(own)
 
     def ignore(self, own: Own) -> None:

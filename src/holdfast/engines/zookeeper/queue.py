@@ -61,8 +61,11 @@ class Queues:
         while ask.gone(batch.replies[1]):  # the name's first ticket, or the first in a while
             wanted = [ask.create_container(parent, self._acl), *wanted[-3:]]
             batch = await self._wire.exchange(wanted, until)
-            if ask.gone(batch.replies.pop(0)):
+            container = batch.replies.pop(0)
+            if ask.gone(container):
                 await self._make_root(until)
+            elif not isinstance(container, NodeExistsError):
+                value(container)
         before, created, listing = batch.replies
         path, stat = value(created)
         own = Own(parent, path.rpartition("/")[2], Stat._make(stat).czxid, batch.session)

@@ -78,6 +78,13 @@ def redis_sentinels(tmp_path: Path) -> Iterator[SentinelSet]:
 
 
 @pytest.fixture
+def private_zookeeper(tmp_path: Path) -> Iterator[Ensemble]:
+    """It misses a leader after less than two seconds, and tidies up every second."""
+    with Ensemble(tmp_path / "zookeeper", tidy=1, syncLimit=8) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture
 def tcp_proxy() -> Iterator[Callable[[int], TcpProxy]]:
     """Put a proxy in front of a port: `tcp_proxy(server.port)`."""
     with ExitStack() as running:

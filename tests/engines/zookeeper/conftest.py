@@ -4,7 +4,6 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,10 +54,9 @@ def cell(zookeeper_url: str, open_cell: Callable[[str], Cell]) -> Cell:
 
 
 @pytest.fixture
-def private(tmp_path: Path) -> Iterator[Ensemble]:
-    """An ensemble of one's own, to be broken; it misses a leader after less than two seconds."""
-    with Ensemble(tmp_path / "private", tidy=1, syncLimit=8) as ensemble:
-        yield ensemble
+def private(private_zookeeper: Ensemble) -> Ensemble:
+    """An ensemble of one's own, to be broken."""
+    return private_zookeeper
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,27 +76,14 @@ async def test_two_nodes_down_and_up_again(private: Ensemble, open_cell: OpenCel
     for node in down:
         node.start()
     private.wait()
-    again = await within(30, cell.actor().start(lambda: _patient(cell, client)))
-    assert again.fence > lease.fence
 
-
-def _patient(cell: Cell, client: object) -> object:
-    """Try until the ensemble has a majority again."""
-    if cell.face == "async":
-        return _patient_async(cell, client)
-    while True:
+    async def goes_on() -> Any:
         try:
-            return client.lock(cell.name, ttl=6).acquire()  # type: ignore[attr-defined]
+            return await cell.run(lambda: client.lock(cell.name, ttl=6).acquire())
         except holdfast.EngineError:
-            continue
+            return None
 
-
-async def _patient_async(cell: Cell, client: object) -> object:
-    while True:
-        try:
-            return await client.lock(cell.name, ttl=6).acquire()  # type: ignore[attr-defined]
-        except holdfast.EngineError:
-            continue
+    assert (await soon(goes_on, "a lease", timeout=30)).fence > lease.fence
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 kazoo does the handshake, the sessions, the pings and the bytes. What is different:
 
 - One thread for a client instead of three: answers and watch events are handed over where they arrive.
-- What was asked together is sent together, and it is known whether it was sent at all.
+- What is asked together is sent together, by whoever asks, and it is known whether it was sent at all.
 - A server that does not answer is left within seconds instead of two thirds of the session.
 """
 
@@ -13,6 +13,7 @@ import logging
 import select
 import socket
 import ssl
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -89,6 +90,14 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         return sock
 
 
+class _Client(KazooClient):  # type: ignore[misc]
+    """kazoo's client, of which only the session is used."""
+
+    def _notify_pending(self, state: Any) -> None:
+        self._connection.leave_place()
+        super()._notify_pending(state)
+
+
 class Connection(ConnectionHandler):  # type: ignore[misc]
     """One session's way to a server, and to the next one when that fails."""
 
@@ -101,7 +110,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         on_end: Callable[[], None],
     ) -> None:
         retry = KazooRetry(max_tries=-1, delay=0.02, backoff=2, max_jitter=0.5, max_delay=0.4)
-        client = KazooClient(
+        client = _Client(
             hosts=",".join(
                 f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts
             ),
@@ -117,6 +126,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self._xid = 0
         self._outbox: deque[Batch] = deque()
         self._inbox = bytearray()
+        self._unsent = b""
+        self._sending = threading.RLock()
+        """Held by whoever writes to the socket; our place there is lost only while nobody does."""
+        self._direct = tls is None  # two threads at once are too many for TLS
         self._rung = False
         self._closing = False
         self._silent_since: float | None = None
@@ -145,6 +158,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def submit(self, batch: Batch) -> None:
         """Send a batch as soon as there is a connection, unless it is withdrawn before."""
+        if self._direct and self._send_now(batch):
+            return
         self._outbox.append(batch)
         self._ring()
         if self.dead is not None:
@@ -153,6 +168,15 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def why(self) -> Exception | None:
         """What went wrong when it last tried to connect."""
         return next(reversed(self._failures.values()), None)
+
+    def unread(self) -> bool:
+        """Whether something has arrived that was not looked at yet."""
+        poll = select.poll()
+        try:
+            poll.register(self._socket, select.POLLIN)
+            return bool(poll.poll(0))
+        except (OSError, TypeError, ValueError):  # there is no connection
+            return False
 
     def doubt(self, since: float) -> None:
         """A request was not answered: leave a server that has said nothing at all for so long."""
@@ -172,6 +196,31 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
                 self._hang_up()
                 thread.join()
         self.close()
+
+    def _send_now(self, batch: Batch) -> bool:
+        """Write from the caller's own thread: to wake the connection's takes longer than to write."""
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            if self._here is None or self._outbox or self._unsent:
+                return False
+            payload = self._packed(batch)
+            try:
+                self._unsent = payload[self._socket.send(payload) :]
+            except BlockingIOError:
+                self._unsent = payload
+            except OSError:  # it broke: its thread is about to notice
+                return True
+        finally:
+            self._sending.release()
+        if self._unsent:
+            self._ring()
+        return True
+
+    def leave_place(self) -> None:
+        """The connection is lost: from now on nothing is added to what awaits an answer."""
+        with self._sending:
+            self._here, self._unsent = None, b""
 
     def _ring(self) -> None:
         if not self._rung:  # one byte is enough, and too many would fill the pipe
@@ -222,7 +271,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             self.client._session_callback(KeeperState.CONNECTING)
             return None
         finally:
-            self._here = self._silent_since = None
+            self.leave_place()
+            self._silent_since = None
             self._inbox.clear()
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
@@ -238,8 +288,9 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             self._failures[host, port] = error.__context__ or error  # type: ignore[assignment]
             raise
         self.negotiated = read_timeout * 1.5 / 1000
-        self._here, self._mistrusted = (host, port), None
+        self._mistrusted = None
         self._failures.clear()
+        self._here = host, port  # last of all: whoever sees it may write
         return min(read_timeout, _SILENCE_MS), connect_timeout
 
     def _read(self, length: int, timeout: float) -> bytes:
@@ -286,17 +337,25 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         self._read_sock.recv(64)
         self._rung = False
-        payload = bytearray()
-        while self._outbox:
-            batch = self._outbox.popleft()
-            for request, slot in batch.sending(self.session):
-                payload += self._numbered(request, slot)
-        if self._closing:
-            payload += self._numbered(CloseInstance, None)
-        if payload:
-            if self._silent_since is None:
-                self._silent_since = clock.now()
-            self._write(bytes(payload), connect_timeout)
+        with self._sending:
+            payload = b""
+            while self._outbox:
+                payload += self._packed(self._outbox.popleft())
+            if self._closing:
+                payload += self._numbered(CloseInstance, None)
+            self._write(payload, connect_timeout)
+
+    def _write(self, msg: bytes, timeout: float) -> None:
+        with self._sending:
+            msg, self._unsent = self._unsent + bytes(msg), b""
+            super()._write(msg, timeout)
+
+    def _packed(self, batch: Batch) -> bytes:
+        if self._silent_since is None:
+            self._silent_since = clock.now()
+        return b"".join(
+            [self._numbered(request, slot) for request, slot in batch.sending(self.session)]
+        )
 
     def _numbered(self, request: Any, slot: Any) -> bytes:
         xid = self._xid = self._xid % _LAST_XID + 1

@@ -8,6 +8,7 @@ The container's data is a mark: who departed last as a holder, and whether it le
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from holdfast.core.ticket import Mode, Owner, Ticket
 _LETTERS = {Mode.EXCLUSIVE: "x", Mode.READ: "r", Mode.WRITE: "w"}
 _WRAP = 2**32
 """Sequence numbers are signed and of 32 bits."""
+_is_ticket = re.compile(r"[xrw]\.[0-9a-z]+\.-?[0-9]{9,10}").fullmatch
 
 
 def escaped(name: str) -> str:
@@ -48,16 +50,12 @@ def in_order(nodes: Iterable[str]) -> list[str]:
 
     Compared as distances, so that the order survives the moment when the counter wraps around.
     """
-    numbered = [(sequence(node), node) for node in nodes if _is_ticket(node)]
-    if not numbered:
-        return []
+    tickets = [node for node in nodes if _is_ticket(node)]
+    if len(tickets) < 2:
+        return tickets
+    numbered = [(sequence(node), node) for node in tickets]
     somewhere = numbered[0][0] - _WRAP // 2
     return [node for _, node in sorted(((seq - somewhere) % _WRAP, node) for seq, node in numbered)]
-
-
-def _is_ticket(node: str) -> bool:
-    letter, _, rest = node.partition(".")
-    return letter in _LETTERS.values() and rest.rpartition(".")[2].lstrip("-").isdigit()
 
 
 class Slip(NamedTuple):

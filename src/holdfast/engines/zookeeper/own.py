@@ -58,8 +58,12 @@ class Own:
 
     def slip(self, ticket: Ticket, now: float) -> bytes:
         """What to write on its node: never less time than was promised before."""
-        self._promised = max(self._promised, now + ticket.ttl)
+        self.promise(ticket, now)
         return Slip(self._promised - now, ticket.owner).pack()
+
+    def promise(self, ticket: Ticket, now: float) -> None:
+        """Remember until when it was promised to be there."""
+        self._promised = max(self._promised, now + ticket.ttl)
 
     def admit(self, abandoned: bool) -> Standing:
         """It is the first: note that, for it stays so."""

@@ -68,8 +68,8 @@ class Queues:
                 value(container)
         before, created, listing = batch.replies
         path, stat = value(created)
-        own = Own(parent, path.rpartition("/")[2], Stat._make(stat).czxid, batch.session)
-        own.slip(ticket, self._io.now())
+        own = Own(parent, path[len(parent) + 1 :], stat.czxid, batch.session)
+        own.promise(ticket, self._io.now())
         ordered = in_order(value(listing))
         place = ordered.index(own.node)
         own.marked = 0 if isinstance(before, Exception) else before[1].mzxid
@@ -98,7 +98,7 @@ class Queues:
                 stat = Stat._make(value(again.replies[0]))
                 if stat.owner == again.session:
                     own = Own(parent, found[0], stat.czxid, again.session)
-                    own.slip(ticket, self._io.now())
+                    own.promise(ticket, self._io.now())
                     return own
                 await self.ask(until, ask.delete(f"{parent}/{found[0]}"))  # of a session that ends
 

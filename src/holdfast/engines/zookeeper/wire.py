@@ -18,6 +18,13 @@ from holdfast.io.contract import IO
 _SUSPICIOUS = 1.0
 """Seconds of silence after which a server that owes an answer is left, once somebody gave up on it."""
 
+_LEAST = 0.05
+"""Seconds that a step gets even if the one before it used up the time, as it does in a process that was
+stopped in between."""
+
+_GRACE = 0.5
+"""Seconds for reading what has arrived."""
+
 
 class Broken(Exception):
     """A request was not answered, and whether it may have been carried out."""
@@ -59,7 +66,10 @@ class Wire:
         connection.submit(batch)
         started = self._io.now()
         try:
-            answered = await event.wait(until - started)
+            answered = await event.wait(max(until - started, _LEAST))
+            if not answered and connection.unread():
+                # We were stopped, or very busy: the answer lies there, only the time is up.
+                answered = await event.wait(_GRACE)
         except BaseException:
             batch.withdraw()
             raise

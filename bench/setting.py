@@ -10,6 +10,7 @@ from typing import Self
 
 from bench.rounds import Table
 from tests.servers import RedisServer
+from tests.servers_zookeeper import Ensemble
 
 Scenario = Callable[["Setting"], Iterator[Table]]
 
@@ -33,6 +34,7 @@ class Setting:
         self.quick = quick
         self._running = ExitStack()
         self._redis: RedisServer | None = None
+        self._zookeeper: Ensemble | None = None
 
     def __enter__(self) -> Self:
         self.folder = Path(
@@ -49,6 +51,13 @@ class Setting:
         if self._redis is None:
             self._redis = self._running.enter_context(RedisServer(self.folder / "redis"))
         return self._redis
+
+    @property
+    def zookeeper(self) -> Ensemble:
+        """A private ensemble of three, started when first needed."""
+        if self._zookeeper is None:
+            self._zookeeper = self._running.enter_context(Ensemble(self.folder / "zookeeper"))
+        return self._zookeeper
 
     @property
     def sqlite_url(self) -> str:

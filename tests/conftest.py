@@ -15,6 +15,7 @@ from tests.servers import (
     SentinelSet,
     Setting,
 )
+from tests.servers_zookeeper import Ensemble
 
 # Shared servers: one per worker, started when first asked for. Tests keep out of each other's way
 # by using names of their own, and do these servers no harm.
@@ -36,6 +37,18 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSet]:
     with ClusterSet(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    with Ensemble(tmp_path_factory.mktemp("zookeeper")) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture(scope="session")
+def zookeeper_url(zookeeper: Ensemble) -> str:
+    """With a session that is longer than every ttl in the tests."""
+    return f"{zookeeper.url}/tests?session=600"
 
 
 # Private servers: for tests that stop, freeze, fill up or reconfigure them.
@@ -62,6 +75,13 @@ def redis_server(tmp_path: Path) -> Iterator[RedisFactory]:
 def redis_sentinels(tmp_path: Path) -> Iterator[SentinelSet]:
     with SentinelSet(tmp_path) as sentinels:
         yield sentinels
+
+
+@pytest.fixture
+def private_zookeeper(tmp_path: Path) -> Iterator[Ensemble]:
+    """It misses a leader after less than two seconds, and tidies up every second."""
+    with Ensemble(tmp_path / "zookeeper", tidy=1, syncLimit=8) as ensemble:
+        yield ensemble
 
 
 @pytest.fixture

@@ -16,12 +16,13 @@ import holdfast
 from holdfast.io import clock
 from tests.conformance.cells import FACES, Cell
 from tests.servers import VALKEY, RedisFactory
+from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
 
 Outage = Callable[[], AbstractContextManager[None]]
 
 
-@pytest.fixture(params=["sqlite", "redis", "valkey"])
+@pytest.fixture(params=["sqlite", "redis", "valkey", "zookeeper"])
 def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage]:
     """An engine's URL, and a way to have it gone for a while."""
     if request.param == "sqlite":
@@ -36,6 +37,18 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
             hog.close()
 
         return f"sqlite:///{path}", busy
+    if request.param == "zookeeper":
+        ensemble: Ensemble = request.getfixturevalue("private_zookeeper")
+
+        @contextmanager
+        def all_frozen() -> Any:
+            for node in ensemble.nodes:
+                node.freeze()
+            yield
+            for node in ensemble.nodes:
+                node.thaw()
+
+        return f"{ensemble.url}?session=60", all_frozen
     start: RedisFactory = request.getfixturevalue("redis_server")
     server = start(binary=VALKEY if request.param == "valkey" else "redis-server")
 

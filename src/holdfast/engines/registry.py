@@ -29,6 +29,8 @@ _BUILT_IN = {
     "rediss+sentinel": ("holdfast.engines.redis.engine", "open_redis", "redis"),
     "redis+cluster": ("holdfast.engines.redis.engine", "open_redis", "redis"),
     "rediss+cluster": ("holdfast.engines.redis.engine", "open_redis", "redis"),
+    "zookeeper": ("holdfast.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),
+    "zookeepers": ("holdfast.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),
 }
 
 

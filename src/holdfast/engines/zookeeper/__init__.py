@@ -1,0 +1,1 @@
+"""Locks on ZooKeeper: an ephemeral sequential node for each ticket."""

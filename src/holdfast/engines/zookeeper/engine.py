@@ -1,0 +1,219 @@
+"""The ZooKeeper engine: ephemeral sequential nodes, each waiting for the one ahead of it.
+
+Correctness locks: the ensemble agrees on every step. What a request costs and why it is safe is in
+docs/engines/zookeeper.md; `queue.py` is how a queue is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core.errors import EngineError, Unsupported
+from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
+from holdfast.core.url import Url
+from holdfast.engines.contract import Engine, Traits
+from holdfast.engines.zookeeper import requests as ask
+from holdfast.engines.zookeeper.advice import explained
+from holdfast.engines.zookeeper.listing import inspected, names_in_use
+from holdfast.engines.zookeeper.own import Own
+from holdfast.engines.zookeeper.queue import GONE, Queues
+from holdfast.engines.zookeeper.urls import (
+    OPTIONS,
+    SESSION,
+    TLS_OPTIONS,
+    credentials_of,
+    hosts_of,
+    root_of,
+    tls_of,
+)
+from holdfast.engines.zookeeper.wire import Broken, Wire
+from holdfast.io.contract import IO
+
+_REARM = 2.0
+"""Seconds that a parked ticket gives the servers to tell what the news is."""
+
+
+class ZooKeeperEngine(Engine):
+    """Queues on ZooKeeper."""
+
+    def __init__(self, url: Url, io: IO) -> None:
+        tls = tls_of(url) if url.scheme == "zookeepers" else None
+        credentials = credentials_of(url)
+        self._session = url.seconds("session", SESSION)
+        self._where = str(url)
+        self._io = io
+        self._wire = Wire(hosts_of(url), self._session, credentials, tls, io, self._wake_all)
+        self._queues = Queues(self._wire, io, root_of(url), ask.acl(credentials is not None))
+        self._mine: dict[str, Own] = {}
+        self._doubtful: set[str] = set()
+        """Tickets that may be in their queue, though no answer said so."""
+        self.traits = Traits(
+            guarantee="correctness",
+            fencing="the transaction that created the ticket (czxid): grows as long as the ensemble lives",
+            clock="whoever waits counts the ttl on its own; the servers' for the session behind it",
+            unwatched=self._session,
+        )
+
+    async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
+        until = self._io.now() + timeout
+        try:
+            own = await self._own(ticket, until)
+            if own is not None:
+                standing = await self._queues.look_again(own, ticket, until)
+                if standing.place is not Place.GONE:
+                    return standing
+                self._forget(ticket)
+            return await self._join(ticket, if_free, until)
+        except Broken as error:
+            raise self._translated(error, ticket.name) from error
+
+    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
+        until = self._io.now() + timeout
+        pairs = [(ticket, self._mine.get(ticket.id)) for ticket in tickets]
+        fitting = [(ticket, own) for ticket, own in pairs if own and not self._too_long(ticket)]
+        try:
+            known = await self._queues.renew(fitting, until)
+        except Broken as error:
+            name = tickets[0].name if len(tickets) == 1 else None
+            raise self._translated(error, name) from error
+        standings: list[Standing | None] = []
+        for ticket, own in pairs:
+            if own is None:
+                standings.append(GONE)
+                continue
+            standings.append(known.get(ticket.id))
+            if standings[-1] is GONE:
+                self._forget(ticket)
+        if standings == [None]:
+            problem = self._too_long(tickets[0]) or "not renewed"
+            raise EngineError(problem, outcome="not applied", name=tickets[0].name)
+        return standings
+
+    async def leave(
+        self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
+    ) -> bool:
+        until = self._io.now() + timeout
+        try:
+            own = await self._own(ticket, until, search=True)
+            was_there = own is not None and await self._queues.leave(own, departure, until)
+        except Broken as error:
+            raise self._translated(error, ticket.name) from error
+        self._forget(ticket)
+        return was_there
+
+    async def park(self, ticket: Ticket, until: float) -> Standing | None:
+        own = self._mine.get(ticket.id)
+        if own is None or own.event is None:
+            return None
+        if own.holds:
+            return own.standing()
+        if not await own.event.wait(until - self._io.now()):
+            return None
+        own.event.clear()
+        try:
+            standing = await self._queues.hear(own, self._io.now() + _REARM)
+        except Broken as error:
+            own.event.set()  # what the news was is still to be found out
+            raise self._translated(error, ticket.name) from error
+        if standing.place is Place.GONE:
+            self._forget(ticket)
+            return None
+        return standing
+
+    def unpark(self, ticket: Ticket) -> None:
+        own = self._mine.get(ticket.id)
+        if own is not None and own.event is not None:
+            own.event = None
+            self._queues.ignore(own)
+
+    async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
+        try:
+            return await inspected(self._queues, name, limit, self._io.now() + timeout)
+        except Broken as error:
+            raise self._translated(error, name) from error
+
+    async def names(self, pattern: str, *, timeout: float) -> list[str]:
+        try:
+            return await names_in_use(self._queues, pattern, self._io.now() + timeout)
+        except Broken as error:
+            raise self._translated(error, None) from error
+
+    async def evict(self, name: str, *, timeout: float) -> bool:
+        try:
+            return await self._queues.evict(name, self._io.now() + timeout)
+        except Broken as error:
+            raise self._translated(error, name) from error
+
+    async def close(self) -> None:
+        self._wake_all()
+        await self._wire.close()
+
+    def _wake_all(self) -> None:
+        self._queues.wake_all()
+
+    # --- one ticket
+
+    async def _own(self, ticket: Ticket, until: float, *, search: bool = False) -> Own | None:
+        """What is known of a ticket; if its fate is not, look for it."""
+        own = self._mine.get(ticket.id)
+        if own is None and (search or ticket.id in self._doubtful):
+            own = await self._queues.find(ticket, until)
+            self._doubtful.discard(ticket.id)
+            if own is not None:
+                self._mine[ticket.id] = own
+        return own
+
+    async def _join(self, ticket: Ticket, if_free: bool, until: float) -> Standing:
+        """Stand in the queue as a newcomer."""
+        while True:
+            self._check(ticket)
+            self._doubtful.add(ticket.id)
+            try:
+                own, standing = await self._queues.join(ticket, until)
+            except Broken as error:
+                if error.outcome == "not applied":
+                    self._doubtful.discard(ticket.id)
+                raise
+            self._mine[ticket.id] = own
+            self._doubtful.discard(ticket.id)
+            try:
+                self._check(ticket)  # once more: with the session its length is known
+            except Unsupported:
+                await self._queues.leave(own, Departure.WITHDRAWN, until)
+                self._forget(ticket)
+                raise
+            if standing is None:
+                look = self._queues.refuse if if_free else self._queues.hear
+                standing = await look(own, until)
+            if standing.place in (Place.GONE, Place.REFUSED):
+                self._forget(ticket)
+            if standing.place is not Place.GONE:
+                return standing
+
+    def _forget(self, ticket: Ticket) -> None:
+        self.unpark(ticket)
+        self._mine.pop(ticket.id, None)
+
+    def _check(self, ticket: Ticket) -> None:
+        if problem := self._too_long(ticket):
+            raise Unsupported(problem, name=ticket.name)
+
+    def _too_long(self, ticket: Ticket) -> str | None:
+        """A session that ended before the ttl would take the ticket with it, against the promise."""
+        granted = self._wire.negotiated or self._session
+        if ticket.ttl <= granted:
+            return None
+        limit = "" if granted >= self._session else ", and raise maxSessionTimeout on the servers"
+        return (
+            f"{self._where}: a ttl of {ticket.ttl:g} s does not fit into a session of {granted:g} s: "
+            f"use a shorter ttl, or ask for a longer session with ?session=SECONDS{limit}"
+        )
+
+    def _translated(self, error: Broken, name: str | None) -> EngineError:
+        return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
+
+
+def open_zookeeper(url: Url, io: IO) -> ZooKeeperEngine:
+    """`zookeeper://` and, with TLS, `zookeepers://`; see docs/engines/zookeeper.md."""
+    url.only(*OPTIONS, *(TLS_OPTIONS if url.scheme == "zookeepers" else ()))
+    return ZooKeeperEngine(url, io)

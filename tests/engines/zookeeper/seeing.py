@@ -1,0 +1,115 @@
+"""Looking at a lock from outside, past Holdfast's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import struct
+from typing import Any, Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+import holdfast
+from holdfast.engines.zookeeper.nodes import escaped, in_order
+from tests.conformance.cells import Cell
+from tests.proxy import ReplyCounter
+from tests.servers_zookeeper import Ensemble
+from tests.waiting import eventually, soon
+
+
+class Witness:
+    """kazoo's own client, which knows nothing of us."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.ensemble = ensemble
+        self.client = KazooClient(ensemble.hosts)
+
+    def __enter__(self) -> Self:
+        self.client.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.stop()
+        self.client.close()
+
+    def tickets(self, name: str, root: str = "/tests") -> list[str]:
+        """The nodes in a name's queue, first come first."""
+        path = f"{root}/holdfast/{escaped(name)}"
+        self.client.sync("/")
+        try:
+            return in_order(self.client.get_children(path))
+        except NoNodeError:
+            return []
+
+    def fences(self, name: str, root: str = "/tests") -> list[int]:
+        path = f"{root}/holdfast/{escaped(name)}"
+        return [self.client.get(f"{path}/{node}")[1].czxid for node in self.tickets(name, root)]
+
+    def end_session(self, client: Any) -> None:
+        """Have the servers forget a client, as if they had not heard of it for long."""
+        connection = client._engine._wire._connection
+        session = connection.client._session_id, connection.client._session_passwd
+        twin = KazooClient(self.ensemble.hosts, client_id=session)
+        twin.start()
+        twin.stop()
+        twin.close()
+
+
+def total(ensemble: Ensemble, figure: str) -> int:
+    """What all nodes count together."""
+    return sum(node.figures()[figure] for node in ensemble.nodes)
+
+
+def leftovers(ensemble: Ensemble) -> dict[str, int]:
+    """What clients may leave behind: tickets, watches, connections."""
+    leader = ensemble.leader()
+    return {
+        "tickets": leader.figures()["ephemerals_count"],
+        "sessions": eventually(lambda: leader.ask("dump"), "a dump").count("0x"),
+        "watches": total(ensemble, "watch_count"),
+    }
+
+
+def replies() -> ReplyCounter:
+    """Count the answers in ZooKeeper's stream: neither the handshake, nor pings, nor watch events."""
+    inbox = bytearray()
+    greeted = False
+
+    def count(piece: bytes) -> int:
+        nonlocal greeted
+        inbox.extend(piece)
+        found = 0
+        while len(inbox) >= 4 and len(inbox) >= 4 + (size := struct.unpack_from("!i", inbox)[0]):
+            xid = struct.unpack_from("!i", inbox, 4)[0]
+            found += greeted and xid > 0
+            greeted = True
+            del inbox[: 4 + size]
+        return found
+
+    return count
+
+
+async def connected(cell: Cell, client: Any) -> None:
+    """Have the client connect, and the name's container be there."""
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    await cell.run(lease.release)
+
+
+async def parked(client: Any, count: int = 1) -> None:
+    """Wait until so many of a client's tickets wait, each with an eye on the one ahead."""
+
+    def waiting() -> list[Any]:
+        known = list(client._engine._mine.values())
+        return [own for own in known if not own.holds and math.isfinite(own.alive_until)]
+
+    await soon(lambda: len(waiting()) >= count, f"{count} parked tickets")
+
+
+async def lost(lease: Any) -> None:
+    await soon(lambda: lease.state is holdfast.LeaseState.LOST, "the lease to be lost")
+
+
+async def within(seconds: float, task: asyncio.Task[Any]) -> Any:
+    """What a task brings, which must not take for ever."""
+    return await asyncio.wait_for(task, seconds)

@@ -1,0 +1,172 @@
+"""Eight processes hand a lock around while nodes are killed and frozen, leader and follower in turn.
+
+    $ python -m tests.engines.zookeeper.soak --seconds 60
+
+No update may be lost and fences only grow, or it fails; how long everyone stood still is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import cycle, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.engines.zookeeper.turns import SCHEMA
+from tests.servers_zookeeper import Ensemble, ZooKeeperServer
+from tests.waiting import eventually
+
+ROOT = Path(__file__).parents[3]
+PROCESSES = 8
+NAME = "soak"
+
+
+class Fault(NamedTuple):
+    what: str
+    begun: float
+    ended: float
+
+
+class Verdict(NamedTuple):
+    """What came of it."""
+
+    writes: int
+    value: int
+    fences_grow: bool
+    values_follow: bool
+    workers: int
+    """How many of the processes had a turn."""
+    troubles: dict[str, int]
+    stalls: dict[str, float]
+    """The longest time without a write after each kind of fault, in seconds."""
+
+    def check(self) -> None:
+        assert self.value == self.writes, f"{self.writes - self.value} updates were lost"
+        assert self.values_follow, "two wrote at the same time"
+        assert self.fences_grow, "a fence did not grow"
+
+    def __str__(self) -> str:
+        stalls = ", ".join(f"{what} {stall:.2f} s" for what, stall in self.stalls.items())
+        return (
+            f"{self.writes} accepted writes by {self.workers} processes, {self.value} counted; "
+            f"fences grow: {self.fences_grow}; refused or failed turns: {self.troubles}; "
+            f"longest stalls: {stalls}"
+        )
+
+
+def soak(ensemble: Ensemble, folder: Path, seconds: float) -> Verdict:
+    """Break the ensemble again and again for so long, and look at what the storage has seen."""
+    path = folder / "counter.db"
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(SCHEMA + "INSERT INTO counter VALUES (0, 0);")
+        file.execute("PRAGMA journal_mode = WAL")
+    with _crowd(f"{ensemble.url}?session=8", folder), closing(sqlite3.connect(path)) as file:
+        eventually(lambda: _writes(file) > 50, "everyone to begin", timeout=60)
+        faults = list(_faults(ensemble, time.monotonic() + seconds, lambda: _writes(file)))
+    with closing(sqlite3.connect(path)) as file:
+        return _verdict(file, faults)
+
+
+def _faults(ensemble: Ensemble, end: float, writes: Callable[[], int]) -> Iterator[Fault]:
+    kinds = cycle(
+        [
+            ("killed leader", ensemble.leader, _killed),
+            ("frozen follower", ensemble.follower, _frozen),
+            ("frozen leader", ensemble.leader, _frozen),
+            ("killed follower", ensemble.follower, _killed),
+        ]
+    )
+    while time.monotonic() < end:
+        what, choose, broken = next(kinds)
+        node = choose()
+        begun = time.monotonic()
+        with broken(node):
+            before = writes()
+            eventually(lambda: writes() > before + 20, f"turns without the {what}", timeout=60)  # noqa: B023
+        ensemble.wait()
+        before = writes()
+        eventually(lambda: writes() > before + 20, "turns with all nodes", timeout=60)  # noqa: B023
+        yield Fault(what, begun, time.monotonic())
+
+
+@contextmanager
+def _killed(node: ZooKeeperServer) -> Iterator[None]:
+    node.kill()
+    yield
+    node.start()
+
+
+@contextmanager
+def _frozen(node: ZooKeeperServer) -> Iterator[None]:
+    node.freeze()
+    yield
+    node.thaw()
+
+
+@contextmanager
+def _crowd(url: str, folder: Path) -> Iterator[None]:
+    module = "tests.engines.zookeeper.turns"
+    crowd = [
+        subprocess.Popen(
+            [sys.executable, "-m", module, url, NAME, str(folder), str(number)], cwd=ROOT
+        )
+        for number in range(PROCESSES)
+    ]
+    try:
+        yield
+        (folder / "over").touch()
+        assert [process.wait(timeout=60) for process in crowd] == [0] * PROCESSES
+    finally:
+        for process in crowd:
+            process.kill()
+            process.wait()
+
+
+def _writes(file: sqlite3.Connection) -> int:
+    return int(file.execute("SELECT count(*) FROM journal").fetchone()[0])
+
+
+def _verdict(file: sqlite3.Connection, faults: list[Fault]) -> Verdict:
+    journal = file.execute(
+        "SELECT fence, value, pid, moment FROM journal ORDER BY rowid"
+    ).fetchall()
+    fences = [row[0] for row in journal]
+    moments = [row[3] for row in journal]
+    gaps = list(pairwise(moments))
+    stalls: dict[str, float] = {}
+    for fault in faults:
+        during = [b - a for a, b in gaps if b >= fault.begun and a <= fault.ended]
+        stalls[fault.what] = max([stalls.get(fault.what, 0.0), *during])
+    return Verdict(
+        writes=len(journal),
+        value=file.execute("SELECT value FROM counter").fetchone()[0],
+        fences_grow=all(a < b for a, b in pairwise(fences)),
+        values_follow=[row[1] for row in journal] == list(range(1, len(journal) + 1)),
+        workers=len({row[2] for row in journal}),
+        troubles=dict(Counter(kind for (kind,) in file.execute("SELECT kind FROM troubles"))),
+        stalls=stalls,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    seconds = parser.parse_args().seconds
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        with Ensemble(path / "ensemble", syncLimit=8) as ensemble:
+            verdict = soak(ensemble, path, seconds)
+    print(verdict)
+    verdict.check()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Nodes that are killed and frozen: what goes on, what is lost, and when."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.conformance.cells import Cell
+from tests.engines.zookeeper.seeing import connected, lost, parked, within
+from tests.engines.zookeeper.soak import soak
+from tests.servers_zookeeper import Ensemble
+from tests.waiting import eventually, soon
+
+OpenCell = Callable[[str], Cell]
+
+
+@pytest.mark.slow
+def test_eight_processes_and_a_node_that_fails(private: Ensemble, tmp_path: Path) -> None:
+    """The short version of `python -m tests.engines.zookeeper.soak`."""
+    verdict = soak(private, tmp_path, seconds=8)
+    print(verdict)
+    verdict.check()
+    assert verdict.workers == 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["leader", "follower"])
+@pytest.mark.parametrize("how", ["kill", "freeze"])
+async def test_a_lease_survives_a_node(
+    private: Ensemble, open_cell: OpenCell, role: str, how: str
+) -> None:
+    node = getattr(private, role)()
+    cell = open_cell(f"zookeeper://{node.address},{private.hosts}")  # more likely to be on that one
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=20).acquire())
+    waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=20).acquire())
+    await parked(other)
+    getattr(node, how)()
+    actor = cell.actor()
+
+    async def renewed() -> bool:
+        try:
+            await actor.do(lease.renew)
+        except holdfast.EngineError:
+            return False
+        return True
+
+    await soon(renewed, "a renewal without that node", timeout=20)
+    assert lease.state is holdfast.LeaseState.HELD
+    await cell.run(lease.release)
+    following = await within(20, waiter)
+    assert following.fence > lease.fence
+    assert not following.abandoned
+
+
+@pytest.mark.slow
+async def test_two_nodes_down_and_up_again(private: Ensemble, open_cell: OpenCell) -> None:
+    cell = open_cell(private.url)
+    client = cell.client()
+    await connected(cell, client)
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=6).acquire())
+    down = [private.leader(), private.follower()]
+    for node in down:
+        node.kill()
+    await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
+    lease.check()
+    begun = time.monotonic()
+    with pytest.raises(holdfast.EngineError) as caught:
+        await cell.run(lambda: client.lock(f"{cell.name}:other").acquire())
+    assert time.monotonic() - begun < 10, "reported, not hung"
+    assert caught.value.name == f"{cell.name}:other"
+    await lost(lease)
+    for node in down:
+        node.start()
+    private.wait()
+
+    async def goes_on() -> Any:
+        try:
+            return await cell.run(lambda: client.lock(cell.name, ttl=6).acquire())
+        except holdfast.EngineError:
+            return None
+
+    assert (await soon(goes_on, "a lease", timeout=30)).fence > lease.fence
+
+
+@pytest.mark.slow
+async def test_fences_grow_across_restarts_and_leaders(
+    private: Ensemble, open_cell: OpenCell
+) -> None:
+    fences: list[int] = []
+    leaders: set[int] = set()
+
+    async def turn() -> None:
+        cell = open_cell(private.url)
+        client = cell.client()
+        lease = await cell.run(lambda: client.lock("fenced").acquire(timeout=30))
+        fences.append(lease.fence)
+        await cell.run(lease.release)
+        await cell.run(client.close)
+
+    await turn()
+    for _ in range(2):  # another leader each time
+        leader = private.leader()
+        leaders.add(leader.number)
+        leader.kill()
+        eventually(lambda: private.leader(), "another leader")
+        await turn()
+        leader.start()
+        private.wait()
+        await turn()
+    for node in private.nodes:  # all at once, like a power cut
+        node.kill()
+    for node in private.nodes:
+        node.start()
+    private.wait()
+    await turn()
+    assert len(leaders) == 2
+    assert fences == sorted(set(fences))
+
+
+async def test_a_frozen_node_is_left_though_nobody_asks_anything(
+    private: Ensemble, open_cell: OpenCell
+) -> None:
+    cell = open_cell(private.url)
+    client = cell.client()
+    await connected(cell, client)
+    connection = client._engine._wire._connection
+    here = connection._here
+    (node,) = (node for node in private.nodes if node.port == here[1])
+    session = connection.session
+    node.freeze()
+    await soon(lambda: connection._here not in (None, here), "another node", timeout=20)
+    assert connection.session == session, "the session goes on"
+    node.thaw()

@@ -1,0 +1,122 @@
+"""What stays behind: nothing, counted on the servers."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+import holdfast
+from tests.conformance.cells import Cell
+from tests.engines.zookeeper.seeing import Witness, connected, leftovers, within
+from tests.servers_zookeeper import Ensemble
+from tests.waiting import soon
+
+OpenCell = Callable[[str], Cell]
+ATTEMPTS = 1000
+
+
+@pytest.mark.slow
+async def test_a_thousand_attempts_that_fail(private: Ensemble, open_cell: OpenCell) -> None:
+    cell = open_cell(private.url)
+    holder, client = cell.client(), cell.client()
+    await connected(cell, client)
+    lease = await cell.run(lambda: holder.lock(cell.name, ttl=3).acquire())
+    before = leftovers(private)
+    actors = [cell.actor() for _ in range(20)]
+
+    async def attempt(number: int) -> None:
+        lock, actor = client.lock(cell.name), actors[number % len(actors)]
+        if number % 4 == 0:
+            assert await actor.do(lock.try_acquire) is None
+        else:
+            with suppress(holdfast.LockTimeout, holdfast.EngineError):  # 1 ms may be too short
+                await actor.do(lambda: lock.acquire(timeout=0.001 * (number % 7)))
+
+    for start in range(0, ATTEMPTS, len(actors)):
+        await asyncio.gather(*(attempt(start + number) for number in range(len(actors))))
+    # A watch on the holder may remain until it is renewed; nobody asks for another then.
+    await soon(lambda: leftovers(private) == before, f"as before: {before}", timeout=20)
+    assert client._engine._mine == {}
+    assert client._engine._queues._watched == {}
+    assert client._engine._doubtful == set()
+    lease.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("face", ["async"])
+async def test_a_thousand_attempts_that_are_cancelled(
+    private: Ensemble, open_cell: OpenCell
+) -> None:
+    cell = open_cell(private.url)
+    holder, client = cell.client(), cell.client()
+    await connected(cell, client)
+    lease = await holder.lock(cell.name, ttl=3).acquire()
+    before = leftovers(private)
+
+    async def attempt(number: int) -> None:
+        task = asyncio.create_task(client.lock(cell.name).acquire())
+        await asyncio.sleep(0.0003 * (number % 40))
+        task.cancel()
+        await asyncio.wait([task])
+
+    for start in range(0, ATTEMPTS, 20):
+        await asyncio.gather(*(attempt(start + number) for number in range(20)))
+    await soon(lambda: leftovers(private) == before, f"as before: {before}", timeout=20)
+    assert client._engine._queues._watched == {}
+    lease.check()
+
+
+async def test_closing_ends_the_session(private: Ensemble, open_cell: OpenCell) -> None:
+    cell = open_cell(private.url)
+    before = leftovers(private)
+    clients = [cell.client() for _ in range(5)]
+    for client in clients:
+        await connected(cell, client)
+    assert leftovers(private)["sessions"] > before["sessions"]
+    for client in clients:
+        await cell.run(client.close)
+    await soon(lambda: leftovers(private) == before, f"as before: {before}")
+
+
+async def test_an_empty_container_is_removed_and_the_fence_grows_all_the_same(
+    private: Ensemble, open_cell: OpenCell, witness: Callable[[Ensemble], Witness]
+) -> None:
+    cell, seen = open_cell(private.url), witness(private)
+    client = cell.client()
+    fences: list[int] = []
+    for _ in range(2):
+        lease = await cell.run(lambda: client.lock(cell.name).acquire())
+        assert seen.tickets(cell.name, "")[0].endswith(".0000000000"), "the sequence starts again"
+        assert not lease.abandoned
+        fences.append(lease.fence)
+        await cell.run(lease.release)
+        await soon(lambda: not seen.client.get_children("/holdfast"), "the container to go")
+    assert fences[0] < fences[1]
+
+
+async def test_a_container_may_go_at_any_time(
+    private: Ensemble, open_cell: OpenCell, witness: Callable[[Ensemble], Witness]
+) -> None:
+    """Somebody deletes it whenever it is empty, far more often than the servers do."""
+    cell, seen = open_cell(private.url), witness(private)
+    client = cell.client()
+    await connected(cell, client)
+    fences: list[int] = []
+    path = f"/holdfast/{cell.name}"
+    over = asyncio.Event()
+
+    async def delete() -> None:
+        while not over.is_set():
+            with suppress(Exception):
+                await asyncio.to_thread(seen.client.delete, path)
+
+    deleting = asyncio.create_task(delete())
+    actor = cell.actor()
+    for _ in range(50):
+        lease = await within(10, actor.start(lambda: client.lock(cell.name).acquire()))
+        fences.append(lease.fence)
+        await actor.do(lease.release)
+    over.set()
+    await deleting
+    assert fences == sorted(set(fences))

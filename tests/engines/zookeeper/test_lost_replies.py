@@ -1,0 +1,134 @@
+"""The connection is cut after a request was carried out: it was never lost, nor done twice."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import holdfast
+from tests.conformance.cells import Cell
+from tests.engines.zookeeper.seeing import Witness, connected, parked, replies, within
+from tests.proxy import TcpProxy
+from tests.servers import HOST
+from tests.servers_zookeeper import Ensemble
+from tests.waiting import soon
+
+# To join is three requests: a look at the container, the ticket, the listing.
+JOINING = (1, 2, 3)
+
+
+@pytest.fixture
+def proxy(zookeeper: Ensemble) -> Iterator[TcpProxy]:
+    with TcpProxy(zookeeper.nodes[0].port, replies) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def seen(zookeeper: Ensemble, witness: Callable[[Ensemble], Witness]) -> Witness:
+    return witness(zookeeper)
+
+
+@pytest.fixture
+def cell(proxy: TcpProxy, open_cell: Callable[[str], Cell]) -> Cell:
+    return open_cell(f"zookeeper://{HOST}:{proxy.port}/tests?session=60")
+
+
+@pytest.mark.parametrize("reply", JOINING)
+async def test_enter(cell: Cell, seen: Witness, proxy: TcpProxy, reply: int) -> None:
+    client = cell.client()
+    await connected(cell, client)
+    cut = proxy.cut_after_request(reply)
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    assert cut.is_set()
+    assert seen.fences(cell.name) == [lease.fence], "one ticket, one fence"
+    assert not lease.abandoned
+    await cell.run(lease.release)
+    assert seen.tickets(cell.name) == []
+
+
+@pytest.mark.parametrize("reply", JOINING)
+async def test_enter_if_free(cell: Cell, seen: Witness, proxy: TcpProxy, reply: int) -> None:
+    client = cell.client()
+    await connected(cell, client)
+    cut = proxy.cut_after_request(reply)
+    lease = await cell.run(lambda: client.lock(cell.name).try_acquire())
+    assert cut.is_set()
+    assert lease is not None
+    assert seen.fences(cell.name) == [lease.fence]
+
+
+@pytest.mark.parametrize("reply", [*JOINING, 4])
+async def test_enter_as_a_waiter(cell: Cell, seen: Witness, proxy: TcpProxy, reply: int) -> None:
+    client = cell.client()
+    holder = await cell.run(lambda: client.lock(cell.name).acquire())
+    cut = proxy.cut_after_request(reply)
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await soon(cut.is_set, "the cut")
+    await parked(client)
+    _, fence = seen.fences(cell.name)
+    await cell.run(holder.release)
+    lease = await within(5, waiter)
+    assert lease.fence == fence, "its place in the queue is the one it took at first"
+    assert not lease.abandoned
+    assert len(seen.tickets(cell.name)) == 1
+
+
+async def test_enter_and_then_nobody_listens(cell: Cell, seen: Witness, proxy: TcpProxy) -> None:
+    client = cell.client()
+    await connected(cell, client)
+    proxy.mute()
+    with pytest.raises(holdfast.EngineError) as caught:
+        await cell.run(lambda: client.lock(cell.name).acquire())
+    assert caught.value.outcome == "unknown"
+    assert caught.value.name == cell.name
+    proxy.heal()
+    await soon(lambda: seen.tickets(cell.name) == [], "the clean-up")
+
+
+async def test_a_request_that_was_never_sent_was_not_applied(cell: Cell, proxy: TcpProxy) -> None:
+    client = cell.client()
+    await connected(cell, client)
+    proxy.refuse()
+    await soon(lambda: not client._engine._wire._connection.connected, "the cut to be noticed")
+    with pytest.raises(holdfast.EngineError, match="can't connect") as caught:
+        await cell.run(lambda: client.lock(cell.name).acquire())
+    assert caught.value.outcome == "not applied"
+    proxy.heal()
+    assert await cell.run(lambda: client.lock(cell.name).acquire(timeout=10))
+
+
+async def test_renew_in_the_background(cell: Cell, seen: Witness, proxy: TcpProxy) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=6).acquire())
+    fence = lease.fence
+    cut = proxy.cut_after_request()
+    await soon(cut.is_set, "the renewal", timeout=6)
+    await soon(lambda: lease.state is holdfast.LeaseState.HELD, "the next renewal")
+    assert lease.fence == fence
+    assert seen.fences(cell.name) == [fence]
+    await cell.run(lease.release)
+
+
+async def test_renew_by_hand(cell: Cell, seen: Witness, proxy: TcpProxy) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    proxy.cut_after_request()
+    with pytest.raises(holdfast.EngineError) as caught:
+        await cell.run(lambda: lease.renew(ttl=50))
+    assert caught.value.outcome == "unknown"
+    lease.check()
+    await cell.run(lambda: lease.renew(ttl=50))
+    assert seen.fences(cell.name) == [lease.fence]
+
+
+async def test_leave(cell: Cell, seen: Witness, proxy: TcpProxy, zookeeper_url: str) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await parked(client)
+    cut = proxy.cut_after_request()
+    await cell.run(lease.release)
+    assert cut.is_set()
+    following = await within(5, waiter)
+    assert following.fence > lease.fence
+    assert not following.abandoned
+    assert seen.fences(cell.name) == [following.fence]

@@ -1,0 +1,182 @@
+"""Tickets and the session behind them: two lifetimes, and what is told when either ends."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.core.ticket import Owner, Place, Ticket
+from holdfast.primitives.waiting import new_id
+from tests.child import Child
+from tests.conformance.cells import Cell, queued
+from tests.conformance.test_queue import as_face, enter
+from tests.engines.zookeeper.seeing import Witness, lost, parked, within
+from tests.servers_zookeeper import Ensemble
+from tests.waiting import soon
+
+OpenCell = Callable[[str], Cell]
+
+
+@pytest.fixture
+def seen(zookeeper: Ensemble, witness: Callable[[Ensemble], Witness]) -> Witness:
+    return witness(zookeeper)
+
+
+async def test_a_holder_whose_session_ended_has_lost_its_lease(cell: Cell, seen: Witness) -> None:
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=2).acquire())
+    seen.end_session(client)
+    following = await cell.run(lambda: other.lock(cell.name).acquire(timeout=10))
+    assert following.fence > lease.fence
+    assert following.abandoned
+    await lost(lease)
+    again = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await queued(cell, other, 1)
+    await cell.run(following.release)
+    assert (await within(10, again)).fence > following.fence, "the client goes on by itself"
+
+
+async def test_a_waiter_whose_session_ended_is_never_told_that_it_holds(
+    cell: Cell, seen: Witness
+) -> None:
+    """etcd's own lock tells such a waiter that it holds."""
+    holder, client, rival = cell.client(), cell.client(), cell.client()
+    lease = await cell.run(lambda: holder.lock(cell.name).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await parked(client)
+    behind = cell.actor().start(lambda: rival.lock(cell.name).acquire())
+    await parked(rival)
+    seen.end_session(client)
+    await cell.run(lease.release)
+    second = await within(10, behind)
+    assert second.state is holdfast.LeaseState.HELD
+    await queued(cell, rival, 1)  # it has joined again, as a newcomer
+    assert not waiter.done()
+    await cell.run(second.release)
+    assert (await within(10, waiter)).fence > second.fence
+
+
+async def test_a_ttl_shorter_than_the_session_frees_the_lock(cell: Cell) -> None:
+    """The session lasts for ten minutes; the holder's process is killed, and one waits."""
+    client = cell.client()
+    with Child(cell.face, cell.url) as holder:
+        holder.call("acquire", name=cell.name, ttl=1.5)
+        heir = cell.actor().start(lambda: client.lock(cell.name).acquire())
+        await parked(client)
+        holder.kill()
+        assert (await within(10, heir)).abandoned
+
+
+async def test_repeated_attempts_count_as_watching(cell: Cell) -> None:
+    client = cell.client()
+    with Child(cell.face, cell.url) as holder:
+        holder.call("acquire", name=cell.name, ttl=1.5)
+        holder.kill()
+    got = await soon(lambda: cell.run(lambda: client.lock(cell.name).try_acquire()), "its turn")
+    assert got.abandoned
+
+
+async def test_the_session_ends_what_nobody_watched(
+    zookeeper: Ensemble, open_cell: OpenCell, seen: Witness
+) -> None:
+    cell = open_cell(f"{zookeeper.url}/tests?session=2")
+    client = cell.client()
+    assert client.traits.unwatched == 2
+    with Child(cell.face, cell.url) as holder:
+        holder.call("acquire", name=cell.name, ttl=2)
+        holder.kill()
+    await soon(lambda: not seen.tickets(cell.name), "the session to end")
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=2).try_acquire())
+    assert lease.abandoned
+
+
+async def test_one_ticket_expires_while_others_of_its_client_live(cell: Cell) -> None:
+    engine, rival = cell.client()._engine, cell.client()._engine
+    names = [f"{cell.name}:{number}" for number in range(3)]
+    kept = [Ticket(name, new_id(), 1.0, Owner("here", 1)) for name in names]
+    mine = [Ticket(name, new_id(), 30.0, Owner("there", 2)) for name in names]
+    for ticket in kept:
+        await cell.run(partial(enter, cell, engine, ticket))
+    for ticket in mine:
+        await cell.run(partial(enter, cell, rival, ticket))
+    places: list[Place] = []
+    for _ in range(8):  # all but the first are renewed
+        renewed = await cell.run(lambda: as_face(cell, engine.renew(kept[1:], timeout=2)))
+        assert [standing.place for standing in renewed] == [Place.ADMITTED] * 2
+        await asyncio.sleep(0.2)
+        places = [(await cell.run(partial(enter, cell, rival, ticket))).place for ticket in mine]
+        assert places[1:] == [Place.WAITING] * 2
+    assert places[0] is Place.ADMITTED
+
+
+async def test_a_ttl_has_to_fit_into_the_session(zookeeper: Ensemble, open_cell: OpenCell) -> None:
+    cell = open_cell(f"{zookeeper.url}/tests?session=20")
+    client = cell.client()
+    with pytest.raises(holdfast.Unsupported, match=r"a ttl of 30 s .* \?session=SECONDS$"):
+        await cell.run(lambda: client.lock(cell.name, ttl=30).acquire())
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=20).acquire())
+    with pytest.raises(holdfast.EngineError, match="use a shorter ttl") as caught:
+        await cell.run(lambda: lease.renew(ttl=30))
+    assert caught.value.outcome == "not applied"
+    await cell.run(lambda: lease.renew(ttl=10))
+    lease.check()
+
+
+async def test_the_servers_may_grant_less(
+    zookeeper: Ensemble, open_cell: OpenCell, seen: Witness
+) -> None:
+    cell = open_cell(f"{zookeeper.url}/tests?session=5000")
+    client = cell.client()
+    with pytest.raises(holdfast.Unsupported, match=r"a session of 900 s.*raise maxSessionTimeout"):
+        await cell.run(lambda: client.lock(cell.name, ttl=1000).acquire())
+    assert seen.tickets(cell.name) == []
+    assert await cell.run(lambda: client.lock(cell.name, ttl=900).acquire())
+
+
+@pytest.mark.parametrize("face", ["sync"])
+async def test_a_forked_child_may_make_its_own_client(cell: Cell) -> None:
+    program = f"""
+import os, sys, threading, holdfast
+client = holdfast.Client({cell.url!r})
+lease = client.lock({cell.name!r}).acquire()
+child = os.fork()
+if child == 0:
+    with holdfast.Client({cell.url!r}) as own:
+        assert own.lock({cell.name!r}).try_acquire() is None
+        with own.lock({cell.name + ":child"!r}):
+            pass
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+lease.renew()
+lease.release()
+client.close()
+assert threading.active_count() == 1, threading.enumerate()
+"""
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_a_program_that_does_not_close_its_client_ends(cell: Cell) -> None:
+    program = f"import holdfast; holdfast.Client({cell.url!r}).lock({cell.name!r}).acquire()"
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_two_event_loops_each_with_a_client(zookeeper_url: str) -> None:
+    name = f"loops:{new_id()}"
+
+    async def turn() -> Any:
+        async with holdfast.AsyncClient(zookeeper_url) as client, client.lock(name) as lease:
+            return lease.fence
+
+    first, second = asyncio.run(turn()), asyncio.run(turn())
+    assert first < second

@@ -1,0 +1,172 @@
+"""ZooKeeper ensembles of three for tests: Debian's package, small heaps, quick settings.
+
+Each node is a `Server` that can be stopped, killed and frozen on its own; see servers.py.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from tests.servers import HOST, Server, ServerSet, Setting, _make_certificate, free_port
+from tests.waiting import eventually
+
+JARS = Path("/usr/share/java")
+CLASSPATH = ":".join(
+    str(JARS / f"{name}.jar")
+    for name in ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver")
+)
+# Three virtual machines for each worker have to fit, and to be there soon.
+JAVA = (
+    "java",
+    "-Xmx96m",
+    "-Xms32m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-XX:-UsePerfData",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dzookeeper.admin.enableServer=false",
+    "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.4lw.commands.whitelist=*",
+)
+
+
+class ZooKeeperServer(Server):
+    """One node of an ensemble. Settings are those of zoo.cfg."""
+
+    def __init__(self, folder: Path, number: int, *, tls: bool = False) -> None:
+        super().__init__(folder)
+        self.number = number
+        self.tls = tls
+        self.secure_port = 0
+        self._choose_ports()
+        self.settings: dict[str, Setting] = {}
+        self.properties: list[str] = []
+
+    def _choose_ports(self) -> None:
+        if self.port:  # the others know them already
+            return
+        self.port, self.peer_port, self.election_port = free_port(), free_port(), free_port()
+        if self.tls:
+            self.secure_port = free_port()
+
+    def command(self) -> list[str]:
+        config = self.folder / "zoo.cfg"
+        (self.folder / "data").mkdir(exist_ok=True)
+        (self.folder / "data" / "myid").write_text(str(self.number))
+        config.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return [*JAVA, *self.properties, *self._tls(), "-cp", CLASSPATH, main, str(config)]
+
+    def _tls(self) -> list[str]:
+        if not self.tls:
+            return []
+        return [
+            "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            f"-Dzookeeper.ssl.keyStore.location={self.certificate}",
+            "-Dzookeeper.ssl.keyStore.type=PEM",
+            f"-Dzookeeper.ssl.trustStore.location={self.certificate}",
+            "-Dzookeeper.ssl.trustStore.type=PEM",
+            "-Dzookeeper.ssl.clientAuth=want",
+        ]
+
+    @property
+    def certificate(self) -> Path:
+        """The self-signed certificate (and key) of a TLS server: clients take it for their CA."""
+        path = self.folder / "server.pem"
+        if not path.exists():
+            _make_certificate(path)
+        return path
+
+    def ready(self) -> bool:
+        return True  # alone it can't serve: the ensemble waits for its nodes
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def ask(self, word: str) -> str:
+        """Send a four-letter word; an empty answer means that it does not answer."""
+        with suppress(OSError), socket.create_connection((HOST, self.port), timeout=2) as link:
+            link.sendall(word.encode())
+            link.settimeout(2)
+            return b"".join(iter(lambda: link.recv(65_536), b"")).decode()
+        return ""
+
+    def role(self) -> str:
+        """`leader`, `follower`, or nothing while it does not serve."""
+        found = [line for line in self.ask("srvr").splitlines() if line.startswith("Mode: ")]
+        return found[0].removeprefix("Mode: ") if found else ""
+
+    def figures(self) -> dict[str, int]:
+        """What it counts: packets, watches, znodes, sessions."""
+        lines = [line.split("\t") for line in self.ask("mntr").splitlines()]
+        return {
+            line[0].removeprefix("zk_"): int(float(line[1]))
+            for line in lines
+            if len(line) == 2 and line[1].replace(".", "").replace("-", "").isdigit()
+        }
+
+
+class Ensemble(ServerSet):
+    """Three nodes that elect a leader. Empty containers are removed every `tidy` seconds."""
+
+    def __init__(
+        self, folder: Path, *, tls: bool = False, tidy: float = 60, **settings: Setting
+    ) -> None:
+        super().__init__(folder)
+        self.nodes = [ZooKeeperServer(folder / f"node-{n}", n, tls=tls) for n in (1, 2, 3)]
+        shared: dict[str, Setting] = {
+            "tickTime": 200,
+            "initLimit": 50,
+            "syncLimit": 25,
+            "minSessionTimeout": 400,
+            "maxSessionTimeout": 900_000,
+            "maxClientCnxns": 0,
+            "preAllocSize": 256,
+            **settings,
+        }
+        for node in self.nodes:
+            shared[f"server.{node.number}"] = (
+                f"{HOST}:{node.peer_port}:{node.election_port};{HOST}:{node.port}"
+            )
+        for node in self.nodes:
+            node.properties = [f"-Dznode.container.checkIntervalMs={int(tidy * 1000)}"]
+            node.settings = {**shared, "dataDir": node.folder / "data"}
+            if tls:
+                node.settings["secureClientPort"] = node.secure_port
+
+    def _start(self, running: ExitStack) -> None:
+        for node in self.nodes:
+            running.enter_context(node)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until every node that runs also serves."""
+        eventually(
+            lambda: all(node.role() for node in self.nodes if node._process is not None),
+            "the ensemble to serve",
+            timeout=90,
+        )
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def url(self) -> str:
+        return f"zookeeper://{self.hosts}"
+
+    def leader(self) -> ZooKeeperServer:
+        return self._with("leader")
+
+    def follower(self) -> ZooKeeperServer:
+        return self._with("follower")
+
+    def _with(self, role: str) -> ZooKeeperServer:
+        found = eventually(
+            lambda: [node for node in self.nodes if node.role() == role], f"a {role}", timeout=60
+        )
+        return found[0]

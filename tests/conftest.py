@@ -15,6 +15,7 @@ from tests.servers import (
     SentinelSet,
     Setting,
 )
+from tests.servers_etcd import EtcdCluster
 
 # Shared servers: one per worker, started when first asked for. Tests keep out of each other's way
 # by using names of their own, and do these servers no harm.
@@ -35,6 +36,12 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSet]:
     with ClusterSet(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as cluster:
         yield cluster
 
 

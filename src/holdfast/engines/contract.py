@@ -43,6 +43,8 @@ class Traits:
     modes: frozenset[Mode] = frozenset({Mode.EXCLUSIVE})
     shared: bool = True
     """Whether two processes that open the same URL meet."""
+    unwatched: float = 0.0
+    """Seconds that a dead ticket may outlive its ttl if nobody watched it."""
 
 
 class Engine(ABC):

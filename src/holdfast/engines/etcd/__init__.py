@@ -1,0 +1,1 @@
+"""The etcd engine; begin with `engine.py`."""

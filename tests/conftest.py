@@ -45,6 +45,11 @@ def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdClust
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def etcd_url(etcd_cluster: EtcdCluster) -> str:
+    return etcd_cluster.url
+
+
 # Private servers: for tests that stop, freeze, fill up or reconfigure them.
 
 
@@ -69,6 +74,13 @@ def redis_server(tmp_path: Path) -> Iterator[RedisFactory]:
 def redis_sentinels(tmp_path: Path) -> Iterator[SentinelSet]:
     with SentinelSet(tmp_path) as sentinels:
         yield sentinels
+
+
+@pytest.fixture
+def etcd_private(tmp_path: Path) -> Iterator[EtcdCluster]:
+    """A cluster whose members may be stopped, killed and frozen."""
+    with EtcdCluster(tmp_path / "etcd") as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -24,11 +24,11 @@ ROOT = Path(__file__).parent.parent
 FACES = ("sync", "async")
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", "etcd"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/locks.db"
-    return str(request.getfixturevalue("redis_url"))
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture
@@ -146,6 +146,7 @@ def test_100_threads_wait_and_are_served_in_order(url: str, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
 async def test_10_000_leases_are_kept_by_one_task(url: str, name: str) -> None:
     process = psutil.Process()
     threads, sockets = process.num_threads(), len(process.net_connections("all"))

@@ -16,12 +16,13 @@ import holdfast
 from holdfast.io import clock
 from tests.conformance.cells import FACES, Cell
 from tests.servers import VALKEY, RedisFactory
+from tests.servers_etcd import EtcdCluster
 from tests.waiting import soon
 
 Outage = Callable[[], AbstractContextManager[None]]
 
 
-@pytest.fixture(params=["sqlite", "redis", "valkey"])
+@pytest.fixture(params=["sqlite", "redis", "valkey", "etcd"])
 def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage]:
     """An engine's URL, and a way to have it gone for a while."""
     if request.param == "sqlite":
@@ -36,6 +37,15 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
             hog.close()
 
         return f"sqlite:///{path}", busy
+    if request.param == "etcd":
+        cluster: EtcdCluster = request.getfixturevalue("etcd_private")
+
+        @contextmanager
+        def no_majority() -> Any:
+            with cluster.frozen(cluster.members[0]), cluster.frozen(cluster.members[1]):
+                yield
+
+        return cluster.url, no_majority
     start: RedisFactory = request.getfixturevalue("redis_server")
     server = start(binary=VALKEY if request.param == "valkey" else "redis-server")
 

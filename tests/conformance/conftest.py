@@ -39,6 +39,4 @@ def _url(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:
         return f"sqlite:///{folder}/locks.db"
     if engine == "redis+cluster":
         return str(request.getfixturevalue("redis_cluster").url)
-    if engine == "etcd":
-        return str(request.getfixturevalue("etcd_cluster").url)
     return str(request.getfixturevalue(f"{engine}_url"))

@@ -131,7 +131,9 @@ class _BlockingStream(Stream):
             try:
                 yield self._outbox.get(timeout=max(0.0, beat - clock.now()))
             except queue.Empty:
-                if self._idle() or self._closed:
+                if self._idle():
+                    self.close()  # to write no more is not enough: etcd would keep it open
+                if self._closed:
                     return
                 if not self._heard:
                     self._silent = True

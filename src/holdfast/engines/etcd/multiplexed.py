@@ -137,7 +137,8 @@ class _AsyncioStream(Stream):
                         request = await self._outbox.get()
                 except TimeoutError:
                     if self._idle():
-                        await self._call.done_writing()
+                        self._closed = True
+                        self._call.cancel()  # to write no more is not enough: etcd would keep it open
                         return
                     if not self._heard:
                         self._silent = True

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,7 +157,9 @@ def freeze(cluster: EtcdCluster, member: EtcdServer) -> None:
 
 
 def leader(cluster: EtcdCluster) -> EtcdServer:
-    return eventually(cluster.leader, "a leader", timeout=30)
+    found = eventually(cluster.leader, "a leader", timeout=30)
+    assert found is not None
+    return found
 
 
 def follower(cluster: EtcdCluster) -> EtcdServer:
@@ -212,7 +215,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _report(store: Store, periods: list[tuple[str, float, float]]) -> Report:
     turns = store.turns()
     fences = [turn[0] for turn in turns]
-    pairs = list(zip(turns, turns[1:], strict=False))
+    pairs = list(pairwise(turns))
     stalls: dict[str, float] = {}
     for one, other in pairs:
         for what, began, ended in periods:

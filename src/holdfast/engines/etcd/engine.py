@@ -38,6 +38,9 @@ _CHUNK = 100
 _PAGE = 5_000
 """Keys that are listed in one request."""
 
+_CONFIRMING = 2.0
+"""Seconds that it may take to make sure that one is the next."""
+
 _GLIMPSED = 1_000
 """Tickets behind which nobody here waits, of which it is remembered when they were seen."""
 
@@ -60,7 +63,7 @@ class EtcdEngine(Engine):
         self._where = where
         self._io = io
         self._leases = Leases(cluster, io)
-        self._watches = Watches(cluster, io)
+        self._watches = Watches(cluster, io, self._renewed)
         self._seats: dict[str, Seat] = {}
         self._sightings = Sightings()
         self._glimpsed: OrderedDict[str, None] = OrderedDict()
@@ -102,21 +105,22 @@ class EtcdEngine(Engine):
         if seat.watcher is None:
             seat.watcher = self._watches.add(seat.ahead.key, seat.key, seat.revision)
         watcher = seat.watcher
-        while True:
-            watcher.flag.clear()
+        await watcher.flag.wait(max(0.0, until - self._io.now()))
+        try:
             if watcher.broken is not None:
-                self._unwatch(seat)
-                raise self._translated(watcher.broken, ticket.name) from watcher.broken
+                raise watcher.broken
             if watcher.over:
+                # An event may be old news, and tells nothing about the own ticket: make sure.
+                return await self._look(seat, self._io.now() + _CONFIRMING)
+        except Broken as error:
+            raise self._translated(error, ticket.name) from error
+        finally:
+            if watcher.flag.is_set():
                 self._unwatch(seat)
-                return None
-            if watcher.renewed is not None:
-                ahead, watcher.renewed = Ahead.read(watcher.renewed), None
-                seat.ahead = ahead
-                return Standing(Place.WAITING, seat.fence, recheck=self._left(ahead))
-            left = until - self._io.now()
-            if left <= 0 or not await watcher.flag.wait(left):
-                return None
+        if watcher.renewed is None:
+            return None
+        seat.ahead, watcher.renewed = Ahead.read(watcher.renewed), None
+        return Standing(Place.WAITING, seat.fence, recheck=self._left(seat.ahead))
 
     def unpark(self, ticket: Ticket) -> None:
         seat = self._seats.get(ticket.id)
@@ -187,7 +191,7 @@ class EtcdEngine(Engine):
             if answer.succeeded:
                 standing = self._joined(seat, answer, if_free=if_free)
             else:
-                seen = requests.seen(seat, list(answer.responses)[1:])
+                seen = requests.seen(seat, answer.responses)
                 standing = await self._seated(seat, seen, answer.header.revision, until)
             if standing.place is not Place.REFUSED:
                 seat.card = seat.card._replace(ttl=ttl)
@@ -227,13 +231,10 @@ class EtcdEngine(Engine):
         self, seat: Seat, seen: requests.Seen, revision: int, until: float
     ) -> Standing:
         """Where a ticket stands that was there; GONE if it has vanished since."""
-        while not seen.known:
+        if not seen.known:
             seat.learn(seen.fence, revision, None)
             seat.admitted = False
-            answer = await self._ask(requests.look(seat), until, repeatable=True)
-            if not answer.succeeded:
-                return Standing(Place.GONE)
-            seen, revision = requests.seen(seat, list(answer.responses)), answer.header.revision
+            return await self._look(seat, until) or Standing(Place.GONE)
         if seen.ahead is not None:
             return self._behind(seat, seen.ahead, seen.fence, revision)
         if not seat.admitted or seat.abandoned is None:
@@ -246,6 +247,14 @@ class EtcdEngine(Engine):
             seat.learn(seen.fence, revision, None)
             seat.abandoned = abandoned
         return Standing(Place.ADMITTED, seat.fence, seat.abandoned)
+
+    async def _look(self, seat: Seat, until: float) -> Standing | None:
+        """Where a ticket stands, without renewing it; None: it is not there."""
+        answer = await self._ask(requests.look(seat), until, repeatable=True)
+        if not answer.succeeded:
+            return None
+        seen = requests.looked(seat, answer.responses)
+        return await self._seated(seat, seen, answer.header.revision, until)
 
     async def _abandoned(
         self, keys: Keys, fence: int, trace: Trace | None, until: float, before: int = 0
@@ -330,7 +339,7 @@ class EtcdEngine(Engine):
                         # It was renewed, but what it lives on was not, or is gone by now.
                         again.append(index)
                     else:
-                        seen = requests.seen(seat, list(op.response_txn.responses)[1:])
+                        seen = requests.seen(seat, op.response_txn.responses)
                         standings[index] = await self._seated(
                             seat, seen, answer.header.revision, until
                         )
@@ -434,6 +443,10 @@ class EtcdEngine(Engine):
                 self._sightings.forget(self._glimpsed.popitem(last=False)[0])
         left = self._sightings.left(sign, ahead.version, ahead.ttl, self._io.now())
         return min(max(left, 0.0), ahead.ttl)
+
+    def _renewed(self, kv: KeyValue) -> None:
+        """A ticket ahead of one that waits here was renewed: from now on its ttl counts anew."""
+        self._left(Ahead.read(kv))
 
     def _unwatch(self, seat: Seat) -> None:
         watcher, seat.watcher = seat.watcher, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.engines.etcd.keys import Keys
@@ -54,8 +55,11 @@ def renew(seat: Seat, ttl: float, lease: Lease) -> RequestOp:
 
 
 def look(seat: Seat) -> TxnRequest:
-    """Where a ticket with a known fence stands."""
-    return txn([is_there(seat.key)], [get(seat.key), *_who_is_ahead(seat)])
+    """Where a ticket with a known fence stands.
+
+    It only reads, and nothing is nested in it: such a transaction costs the servers no write.
+    """
+    return txn([is_there(seat.key)], [get(seat.key), *_search(seat)])
 
 
 def _renewed(seat: Seat, ttl: float, lease: Lease) -> list[RequestOp]:
@@ -70,13 +74,16 @@ def _who_is_ahead(seat: Seat) -> list[RequestOp]:
     """Who is, of those that were there before; and if nobody is, the trace."""
     if seat.admitted or not seat.fence:
         return []
-    keys = seat.keys
-    search = [newest(keys.queue, keys.end, before=seat.fence), get(keys.trace)]
     if seat.ahead is None:
-        return [nested([], search)]
+        return [nested([], _search(seat))]
     # Most often it is the same as before: then nobody has to go through the whole queue.
     same = created_at(seat.ahead.key, seat.ahead.fence)
-    return [nested([same], [get(seat.ahead.key)], search)]
+    return [nested([same], [get(seat.ahead.key)], _search(seat))]
+
+
+def _search(seat: Seat) -> list[RequestOp]:
+    keys = seat.keys
+    return [newest(keys.queue, keys.end, before=seat.fence), get(keys.trace)]
 
 
 class Seen(NamedTuple):
@@ -89,19 +96,29 @@ class Seen(NamedTuple):
     """False: only its fence is known; look again with that."""
 
 
-def seen(seat: Seat, answers: list[ResponseOp]) -> Seen:
-    """Read what `_renewed` or `look` has answered, from where it is about the ticket itself."""
+def seen(seat: Seat, answers: Sequence[ResponseOp]) -> Seen:
+    """Read what `enter` or `renew` was told about a ticket that was there."""
+    own = first(answers[1].response_range)
+    assert own is not None
+    if own.create_revision != seat.fence:
+        return Seen(own.create_revision, None, None, False)
+    if len(answers) == 2:
+        return Seen(seat.fence, None, None, seat.admitted)
+    return _found(seat, answers[2].response_txn.responses)
+
+
+def looked(seat: Seat, answers: Sequence[ResponseOp]) -> Seen:
+    """Read what `look` was told."""
     own = first(answers[0].response_range)
     assert own is not None
     if own.create_revision != seat.fence:
         return Seen(own.create_revision, None, None, False)
-    if len(answers) == 1:
-        return Seen(seat.fence, None, None, seat.admitted)
-    who = answers[1].response_txn
-    ahead = first(who.responses[0].response_range)
-    trace = None
-    if len(who.responses) > 1:
-        trace = Trace.read(first(who.responses[1].response_range))
+    return _found(seat, answers[1:])
+
+
+def _found(seat: Seat, answers: Sequence[ResponseOp]) -> Seen:
+    ahead = first(answers[0].response_range)
+    trace = Trace.read(first(answers[1].response_range)) if len(answers) > 1 else None
     return Seen(seat.fence, None if ahead is None else Ahead.read(ahead), trace, True)
 
 

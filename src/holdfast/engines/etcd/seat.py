@@ -67,6 +67,8 @@ class Seat:
 
     def learn(self, fence: int, revision: int, ahead: Ahead | None) -> None:
         """Take in where it stands: behind `ahead`, or first."""
+        if revision < self.revision:
+            return  # something newer is known already
         if fence != self.fence:
             self.fence, self.admitted, self.abandoned = fence, False, None
         self.revision = revision

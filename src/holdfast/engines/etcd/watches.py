@@ -7,6 +7,7 @@ is decided by a transaction, never by an event.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from itertools import count
 
 from holdfast.core.backoff import Backoff
@@ -53,9 +54,10 @@ class Watcher:
 class Watches:
     """Opens the stream when the first one waits, resumes it elsewhere if it breaks, and ends it."""
 
-    def __init__(self, cluster: Cluster, io: IO) -> None:
+    def __init__(self, cluster: Cluster, io: IO, on_renewed: Callable[[KeyValue], None]) -> None:
         self._cluster = cluster
         self._io = io
+        self._on_renewed = on_renewed
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._numbers = count(1)
         self._watchers: dict[int, Watcher] = {}
@@ -182,8 +184,9 @@ class Watches:
             if event.type == Event.DELETE:
                 _look_again(watcher)
             else:
+                # No reason to wake up: it is enough to know it when the time would be up.
                 watcher.renewed = event.kv
-                watcher.flag.set()
+                self._on_renewed(event.kv)
 
     def _give_up(self, error: Broken) -> None:
         """No server lets us listen: those who wait have to know."""

@@ -17,6 +17,13 @@ HEARTBEAT_MS, ELECTION_MS = 50, 500
 """etcd's defaults are twice as much; tests are in more of a hurry."""
 
 
+def make_certificate(folder: Path) -> None:
+    """A key and its certificate in one file; and the certificate alone, which etcd insists on."""
+    _make_certificate(folder / "certificate.pem")
+    text = (folder / "certificate.pem").read_text()
+    (folder / "authority.pem").write_text(text[text.index("-----BEGIN CERTIFICATE") :])
+
+
 class EtcdServer(Server):
     """One member of a cluster. Settings are etcd's flags: `auth_token="simple"`."""
 
@@ -66,7 +73,7 @@ class EtcdServer(Server):
             flags |= {
                 "cert-file": self.certificate,
                 "key-file": self.certificate,
-                "trusted-ca-file": self.certificate,
+                "trusted-ca-file": self.certificate.with_name("authority.pem"),
                 "client-cert-auth": "true",
             }
         return ["etcd", *(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())]
@@ -126,7 +133,7 @@ class EtcdCluster(ServerSet):
     def _start(self, running: ExitStack) -> None:
         if self.tls:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _make_certificate(self.folder / "certificate.pem")
+            make_certificate(self.folder)
         for _ in range(5):  # somebody else may have been quicker to a port
             for member in self.members:
                 member.choose_ports()
@@ -159,10 +166,17 @@ class EtcdCluster(ServerSet):
 
     def ctl(self, *words: str) -> Any:
         """Run etcdctl, and return what it says."""
-        certificate = str(self.folder / "certificate.pem")
-        tls = [f"--{what}={certificate}" for what in ("cacert", "cert", "key")] if self.tls else []
+        certificate, authority = self.folder / "certificate.pem", self.folder / "authority.pem"
+        tls = [f"--cacert={authority}", f"--cert={certificate}", f"--key={certificate}"]
         login = [f"--user={self.login}"] if self.login else []
-        command = ["etcdctl", f"--endpoints={self.addresses}", *tls, *login, *words, "-w=json"]
+        command = [
+            "etcdctl",
+            f"--endpoints={self.addresses}",
+            *(tls if self.tls else ()),
+            *login,
+            *words,
+            "-w=json",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return json.loads(done.stdout) if done.stdout.startswith(("{", "[")) else done.stdout

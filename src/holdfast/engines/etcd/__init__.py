@@ -1,1 +1,1 @@
-"""The etcd engine; begin with `engine.py`."""
+"""Locks on etcd; begin with `engine.py`."""

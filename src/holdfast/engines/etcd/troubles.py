@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import grpc
@@ -33,24 +34,20 @@ class Compacted(Broken):
     """The history that was asked for has been thrown away."""
 
 
-_REFUSED = (
-    "failed to connect",
-    "connection refused",
-    "no route to host",
-    "network is unreachable",
-    "name resolution",
-    "dns",
-    "handshake",
-    "handshaker",
-    "ssl",
-    "tls",
-    "etcdserver: no leader",
+_NOT_SENT = (
+    "failed to connect to all addresses",
+    "connections to all backends failing",
+    "errors resolving",
+    "resolution failed",
 )
-"""A request that failed like this was never carried out: it found no connection, or nobody to ask."""
+"""A request that failed like this found no connection on which it could have been sent."""
 
 _TLS_ADVICE = "for TLS use etcds://, with the option ca if its authority is not one of the system's"
 
 _ADVICE = {
+    "unwrap failed": "if the server asks for a certificate, give the options cert and key",
+    "errors resolving": "is the name of the host right?",
+    "resolution failed": "is the name of the host right?",
     "certificate": "is the option ca the authority that signed the server's certificate, and does "
     "the certificate name this host? if the server asks for a certificate, give the options cert "
     "and key",
@@ -87,8 +84,8 @@ def broken(error: Any, where: str) -> Broken:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Broken(f"no answer from {where}", "unknown", elsewhere=True)
     if code is grpc.StatusCode.UNAVAILABLE:
-        refused = any(part in lower for part in _REFUSED)
-        outcome: Outcome = "not applied" if refused else "unknown"
+        not_sent = any(part in lower for part in _NOT_SENT)
+        outcome: Outcome = "not applied" if not_sent else "unknown"
         if not text.startswith("etcdserver"):
             text = f"can't reach {where}: {_shortened(text)}"
         return Broken(text, outcome, elsewhere=True)
@@ -114,9 +111,8 @@ _CERTAIN = {
 
 def _shortened(text: str) -> str:
     """Only the cause: gRPC wraps it in what it was doing for whom."""
-    for part in ("Last error: ", "; last error: ", "last error: "):
-        text = text.rpartition(part)[2]
-    return text.strip()
+    text = text.rpartition("last error: ")[2]
+    return re.sub(r"^[A-Z_]+: ipv[46]:\S+: ", "", text).removesuffix(": OK")
 
 
 def explained(error: Broken) -> str:
@@ -126,7 +122,7 @@ def explained(error: Broken) -> str:
         (advice for part, advice in _ADVICE.items() if part in text.lower()), ""
     )
     if not advice and text.startswith("can't reach"):
-        if "refused" in text.lower() or "resolution" in text.lower() or "dns" in text.lower():
+        if "refused" in text.lower():
             advice = "is etcd running there, and is this its client address?"
         else:
             advice = f"is this the client address of an etcd 3.4 or newer? {_TLS_ADVICE}"

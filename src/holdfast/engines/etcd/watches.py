@@ -6,9 +6,12 @@ is decided by a transaction, never by an event.
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable
 from itertools import count
+from weakref import WeakSet
 
 from holdfast.core.backoff import Backoff
 from holdfast.engines.etcd.cluster import Cluster
@@ -27,6 +30,9 @@ from holdfast.io.contract import Event as Flag
 
 _OPENING = 2.0
 """Seconds that it may take to log in for a stream."""
+
+_QUIET = 1.0
+"""Seconds that a fork waits for streams to end."""
 
 _STEADY = 5.0
 """Seconds after which a stream that ends was a good one, and the next is opened at once."""
@@ -64,7 +70,10 @@ class Watches:
         self._stream: Stream | None = None
         self._task: Task | None = None
         self._closed = False
+        self._forking = False
         cluster.on_move = self._move
+        if io.blocking:
+            _all.add(self)
 
     def add(self, ahead: bytes, own: bytes, revision: int) -> Watcher:
         """Listen for what happens to two keys after a revision."""
@@ -100,6 +109,19 @@ class Watches:
         if task is not None:
             await task.join()
 
+    def pause(self) -> None:
+        """Have no stream while this process forks: a child gets hold of what a thread does in gRPC."""
+        with self._mutex:
+            self._forking = True
+            if self._stream is not None:
+                self._stream.close()
+        end = self._io.now() + _QUIET
+        while self._stream is not None and self._io.now() < end:
+            time.sleep(0.001)
+
+    def go_on(self) -> None:
+        self._forking = False
+
     def _move(self) -> None:
         """The server we listen to does not answer others either."""
         with self._mutex:
@@ -113,6 +135,8 @@ class Watches:
         failed = 0
         backoff = Backoff(0.01, 0.5, self._io.random)
         while self._wanted():
+            while self._forking:
+                await self._io.event().wait(0.01)
             opened = self._io.now()
             heard, error = await self._listen()
             failed = 0 if heard else failed + 1
@@ -142,6 +166,8 @@ class Watches:
                 self._stream = stream
                 for watcher in self._watchers.values():
                     self._create(stream, watcher)
+            if self._forking:
+                stream.close()
             while (response := await stream.receive()) is not None:
                 heard = True
                 self._heard(response)
@@ -196,6 +222,22 @@ class Watches:
         for watcher in watchers:
             watcher.broken = error
             watcher.flag.set()
+
+
+_all: WeakSet[Watches] = WeakSet()
+
+
+def _before_fork() -> None:
+    for watches in list(_all):
+        watches.pause()
+
+
+def _after_fork() -> None:
+    for watches in list(_all):
+        watches.go_on()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_all.clear)
 
 
 def _ids(watcher: Watcher) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from bench.rounds import Table
 
 def machine(redis_version: str | None) -> dict[str, Any]:
     """Where it ran, in general terms."""
-    packages = ("redis", "hiredis", "apsw", "filelock")
+    packages = ("redis", "hiredis", "apsw", "filelock", "grpcio", "etcd3gw", "tooz", "aetcd")
     return {
         "cores": os.cpu_count(),
         "system": f"{platform.system()} on {platform.machine()}",

@@ -10,6 +10,7 @@ from typing import Self
 
 from bench.rounds import Table
 from tests.servers import RedisServer
+from tests.servers_etcd import EtcdCluster
 from tests.servers_zookeeper import Ensemble
 
 Scenario = Callable[["Setting"], Iterator[Table]]
@@ -34,6 +35,7 @@ class Setting:
         self.quick = quick
         self._running = ExitStack()
         self._redis: RedisServer | None = None
+        self._etcd: EtcdCluster | None = None
         self._zookeeper: Ensemble | None = None
 
     def __enter__(self) -> Self:
@@ -51,6 +53,13 @@ class Setting:
         if self._redis is None:
             self._redis = self._running.enter_context(RedisServer(self.folder / "redis"))
         return self._redis
+
+    @property
+    def etcd(self) -> EtcdCluster:
+        """A private cluster of three, started when first needed."""
+        if self._etcd is None:
+            self._etcd = self._running.enter_context(EtcdCluster(self.folder / "etcd"))
+        return self._etcd
 
     @property
     def zookeeper(self) -> Ensemble:

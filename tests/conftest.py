@@ -15,6 +15,7 @@ from tests.servers import (
     SentinelSet,
     Setting,
 )
+from tests.servers_etcd import EtcdCluster
 from tests.servers_zookeeper import Ensemble
 
 # Shared servers: one per worker, started when first asked for. Tests keep out of each other's way
@@ -37,6 +38,17 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSet]:
     with ClusterSet(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def etcd_url(etcd_cluster: EtcdCluster) -> str:
+    return etcd_cluster.url
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +87,13 @@ def redis_server(tmp_path: Path) -> Iterator[RedisFactory]:
 def redis_sentinels(tmp_path: Path) -> Iterator[SentinelSet]:
     with SentinelSet(tmp_path) as sentinels:
         yield sentinels
+
+
+@pytest.fixture
+def etcd_private(tmp_path: Path) -> Iterator[EtcdCluster]:
+    """A cluster whose members may be stopped, killed and frozen."""
+    with EtcdCluster(tmp_path / "etcd") as cluster:
+        yield cluster
 
 
 @pytest.fixture

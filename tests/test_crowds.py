@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 FACES = ("sync", "async")
 
 
-@pytest.fixture(params=["sqlite", "redis", "zookeeper"])
+@pytest.fixture(params=["sqlite", "redis", "etcd", "zookeeper"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/locks.db"
@@ -146,6 +146,7 @@ def test_100_threads_wait_and_are_served_in_order(url: str, name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
 async def test_10_000_leases_are_kept_by_one_task(url: str, name: str) -> None:
     process = psutil.Process()
     threads, sockets = process.num_threads(), len(process.net_connections("all"))

@@ -16,13 +16,14 @@ import holdfast
 from holdfast.io import clock
 from tests.conformance.cells import FACES, Cell
 from tests.servers import VALKEY, RedisFactory
+from tests.servers_etcd import EtcdCluster
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
 
 Outage = Callable[[], AbstractContextManager[None]]
 
 
-@pytest.fixture(params=["sqlite", "redis", "valkey", "zookeeper"])
+@pytest.fixture(params=["sqlite", "redis", "valkey", "etcd", "zookeeper"])
 def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage]:
     """An engine's URL, and a way to have it gone for a while."""
     if request.param == "sqlite":
@@ -37,6 +38,15 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
             hog.close()
 
         return f"sqlite:///{path}", busy
+    if request.param == "etcd":
+        cluster: EtcdCluster = request.getfixturevalue("etcd_private")
+
+        @contextmanager
+        def no_majority() -> Any:
+            with cluster.frozen(cluster.members[0]), cluster.frozen(cluster.members[1]):
+                yield
+
+        return cluster.url, no_majority
     if request.param == "zookeeper":
         ensemble: Ensemble = request.getfixturevalue("private_zookeeper")
 

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 REDIS = "redis://localhost"
+ETCD = "etcd://localhost:2379"
 
 
 class Block(NamedTuple):
@@ -67,6 +68,8 @@ def run(
     if REDIS in text:
         # A database of its own: names such as `nightly` may be in use by other tests.
         text = text.replace(REDIS, request.getfixturevalue("redis_url") + "/9")
+    if ETCD in text:
+        text = text.replace(ETCD, request.getfixturevalue("etcd_url"))
     here = folder / "here"
     here.mkdir()
     done = subprocess.run(
@@ -112,9 +115,8 @@ def test_the_table_of_promises_is_what_the_engines_declare() -> None:
     for url, promise in rows:
         assert holdfast.Client(url).traits.guarantee == promise, url
     schemes = {url.partition("://")[0] for url, _ in rows}
-    assert schemes == {
-        scheme for scheme in registry._BUILT_IN if not scheme.startswith(("rediss", "zookeepers"))
-    }
+    with_tls = ("rediss", "etcds", "zookeepers")
+    assert schemes == {scheme for scheme in registry._BUILT_IN if not scheme.startswith(with_tls)}
 
 
 def test_planned_engines_are_not_there_yet() -> None:

@@ -60,7 +60,7 @@ def _tables(setting: Setting, where: str) -> Iterator[Table]:
     rounds, pairs = setting.rounds(25, 5), setting.rounds(500, 200)
     sync = measure_pairs(SYNC, setting.redis.url, rounds=rounds, pairs=pairs)
     yield Table(f"Redis pair, sync, {where}", "µs", "lower", sync, GOALS)
-    asynchronous = _measure_async_pairs(setting.redis.url, rounds, pairs)
+    asynchronous = measure_async_pairs(ASYNC, setting.redis.url, rounds, pairs)
     yield Table(f"Redis pair, asyncio, {where}", "µs", "lower", asynchronous, GOALS)
 
 
@@ -82,9 +82,12 @@ def one_core(server: int) -> Iterator[None]:
             process.cpu_affinity(cores)
 
 
-def _measure_async_pairs(url: str, rounds: int, pairs: int) -> Samples:
+def measure_async_pairs(
+    adapters: tuple[type[AsyncTurns], ...], url: str, rounds: int, pairs: int
+) -> Samples:
+    """As `measure_pairs`, in one event loop."""
     with asyncio.Runner() as runner:
-        opened = [runner.run(adapter.connect(url, adapter.__name__)) for adapter in ASYNC]
+        opened = [runner.run(adapter.connect(url, adapter.__name__)) for adapter in adapters]
         contestants = {turns.label: _timed_async(runner, turns, pairs) for turns in opened}
         interleave(contestants, 1)  # warm
         samples = interleave(contestants, rounds)

@@ -18,7 +18,7 @@ from uuid import uuid4
 import holdfast
 from tests.waiting import soon
 
-ENGINES = ("memory", "sqlite", "redis", "valkey", "redis+cluster", "zookeeper")
+ENGINES = ("memory", "sqlite", "redis", "valkey", "redis+cluster", "etcd", "zookeeper")
 FACES = ("sync", "async")
 CELLS = [(engine, face) for engine in ENGINES for face in FACES]
 

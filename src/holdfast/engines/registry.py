@@ -29,6 +29,8 @@ _BUILT_IN = {
     "rediss+sentinel": ("holdfast.engines.redis.engine", "open_redis", "redis"),
     "redis+cluster": ("holdfast.engines.redis.engine", "open_redis", "redis"),
     "rediss+cluster": ("holdfast.engines.redis.engine", "open_redis", "redis"),
+    "etcd": ("holdfast.engines.etcd.engine", "open_etcd", "etcd"),
+    "etcds": ("holdfast.engines.etcd.engine", "open_etcd", "etcd"),
     "zookeeper": ("holdfast.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),
     "zookeepers": ("holdfast.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),
 }

@@ -1,0 +1,1 @@
+"""Locks on etcd; begin with `engine.py`."""

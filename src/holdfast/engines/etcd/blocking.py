@@ -1,0 +1,144 @@
+"""Calls that block the thread, and a stream that a thread reads."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+
+from holdfast.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
+from holdfast.engines.etcd.node import BEAT, OPTIONS, Metadata, Node, Pending, Stream, closed
+from holdfast.engines.etcd.troubles import Broken, broken
+from holdfast.engines.etcd.wire import WATCH, Method
+from holdfast.io import clock
+
+
+class BlockingNode(Node):
+    """A channel that many threads share."""
+
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
+        super().__init__(address, credentials)
+        self._mutex = threading.Lock()
+        self._channel: Any = None
+        self._callables: dict[str, Any] = {}
+        self._closed = False
+
+    async def call(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
+        call = self._callables.get(method.path) or self._callable(method)
+        try:
+            return call(request, timeout=timeout, metadata=metadata)
+        except grpc.RpcError as error:
+            raise broken(error, self.address) from error
+        except ValueError as error:  # it was closed meanwhile
+            raise closed() from error
+
+    def begin(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Pending:
+        call = self._callables.get(method.path) or self._callable(method)
+        try:
+            return _BlockingPending(call.future(request, timeout=timeout, metadata=metadata), self)
+        except ValueError as error:
+            raise closed() from error
+
+    def watch(self, metadata: Metadata, idle: Callable[[], bool]) -> Stream:
+        return _BlockingStream(self, metadata, idle)
+
+    async def close(self) -> None:
+        with self._mutex:
+            self._closed = True
+            channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
+    def open(self) -> Any:
+        """The channel; no I/O happens yet."""
+        with self._mutex:
+            if self._closed:
+                raise closed()
+            if self._channel is None:
+                if self._credentials is None:
+                    self._channel = grpc.insecure_channel(self.address, options=OPTIONS)
+                else:
+                    self._channel = grpc.secure_channel(
+                        self.address, self._credentials, options=OPTIONS
+                    )
+            return self._channel
+
+    def _callable(self, method: Method) -> Any:
+        call = self.open().unary_unary(method.path, method.pack, method.unpack)
+        self._callables[method.path] = call
+        return call
+
+
+class _BlockingPending(Pending):
+    def __init__(self, future: Any, node: Node) -> None:
+        self._future = future
+        self._node = node
+
+    async def result(self) -> Any:
+        try:
+            return self._future.result()
+        except grpc.RpcError as error:
+            raise broken(error, self._node.address) from error
+        except grpc.FutureCancelledError as error:
+            raise closed() from error
+
+    def cancel(self) -> None:
+        self._future.cancel()
+
+
+class _BlockingStream(Stream):
+    """gRPC takes what we write from an iterator, in a thread of its own: there the heart beats."""
+
+    def __init__(self, node: BlockingNode, metadata: Metadata, idle: Callable[[], bool]) -> None:
+        self._node = node
+        self._idle = idle
+        self._outbox: queue.SimpleQueue[WatchRequest] = queue.SimpleQueue()
+        self._heard = True
+        self._silent = self._closed = False
+        watch = node.open().stream_stream(WATCH.path, WATCH.pack, WATCH.unpack)
+        try:
+            self._call = watch(self._requests(), metadata=metadata)
+        except ValueError as error:
+            raise closed() from error
+
+    def send(self, request: WatchRequest) -> None:
+        self._outbox.put(request)
+
+    async def receive(self) -> WatchResponse | None:
+        try:
+            response: WatchResponse = next(self._call)
+        except StopIteration:
+            return None
+        except grpc.RpcError as error:
+            if self._closed:
+                return None
+            if self._silent:
+                raise Broken(f"no sign of life from {self._node}", "not applied") from error
+            raise broken(error, self._node.address) from error
+        self._heard = True
+        return response
+
+    def close(self) -> None:
+        self._closed = True
+        self._call.cancel()
+
+    def _requests(self) -> Iterator[WatchRequest]:
+        beat = clock.now() + BEAT
+        while True:
+            try:
+                yield self._outbox.get(timeout=max(0.0, beat - clock.now()))
+            except queue.Empty:
+                if self._idle():
+                    self.close()  # to write no more is not enough: etcd would keep it open
+                if self._closed:
+                    return
+                if not self._heard:
+                    self._silent = True
+                    self._call.cancel()
+                    return
+                self._heard = False
+                beat = clock.now() + BEAT
+                yield WatchRequest(progress_request=WatchRequest.Progress())

@@ -1,0 +1,68 @@
+"""What is really there: looked at from outside, by etcd's own tools and counters."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+
+from holdfast.engines.etcd.keys import Keys
+from tests.proxy import ReplyCounter
+from tests.servers_etcd import EtcdCluster
+
+
+def keys(cluster: EtcdCluster, prefix: str = "holdfast/") -> list[str]:
+    """The keys that begin like this."""
+    found = cluster.ctl("get", prefix, "--prefix", "--keys-only")
+    return [base64.b64decode(kv["key"]).decode() for kv in found.get("kvs", [])]
+
+
+def of(cluster: EtcdCluster, name: str) -> list[str]:
+    """All keys of a name: its tickets and its trace."""
+    queue, _, trace = Keys.of(name)
+    return keys(cluster, queue.decode()) + keys(cluster, trace.decode())
+
+
+def leases(cluster: EtcdCluster) -> set[int]:
+    found = cluster.ctl("lease", "list")
+    return {lease["id"] for lease in found.get("leases") or []}
+
+
+def lease_of(cluster: EtcdCluster, key: str) -> int:
+    """The lease on which a key lives."""
+    (kv,) = cluster.ctl("get", key)["kvs"]
+    return int(kv["lease"])
+
+
+def watchers(cluster: EtcdCluster) -> float:
+    return cluster.total("etcd_debugging_mvcc_watcher_total")
+
+
+def calls(cluster: EtcdCluster) -> Counter[str]:
+    """How often each method was called, ever."""
+    count: Counter[str] = Counter()
+    for member in cluster.members:
+        for name, value in member.metrics().items():
+            found = re.match(r'grpc_server_started_total\{grpc_method="(\w+)"', name)
+            if found:
+                count[found[1]] += int(value)
+    return count
+
+
+def grpc_replies() -> ReplyCounter:
+    """Count the answers in a stream of HTTP/2 frames: each ends with a HEADERS frame that says so."""
+    buffer = bytearray()
+
+    def count(piece: bytes) -> int:
+        buffer.extend(piece)
+        ended = 0
+        while len(buffer) >= 9:
+            size = 9 + int.from_bytes(buffer[:3], "big")
+            if len(buffer) < size:
+                break
+            kind, flags = buffer[3], buffer[4]
+            ended += kind == 1 and bool(flags & 1)
+            del buffer[:size]
+        return ended
+
+    return count

@@ -1,0 +1,188 @@
+"""Servers that are killed, frozen and started again: what goes on, what is lost, and that it is said."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.conformance.cells import Cell, queued
+from tests.engines.etcd import seeing
+from tests.engines.etcd.soak import soak
+from tests.servers_etcd import EtcdCluster, EtcdServer
+from tests.waiting import eventually, soon
+
+OpenCell = Callable[[str], Cell]
+
+
+def first_in_line(cluster: EtcdCluster, member: EtcdServer | None) -> str:
+    """A URL that names this member first: it is the one that is asked."""
+    assert member is not None
+    others = [each.address for each in cluster.members if each is not member]
+    return "etcd://" + ",".join([member.address, *others])
+
+
+@pytest.mark.parametrize("who", ["leader", "follower"])
+@pytest.mark.parametrize("harm", ["kill", "freeze"])
+async def test_one_server_less(
+    etcd_private: EtcdCluster, open_cell: OpenCell, who: str, harm: str
+) -> None:
+    """The one we talk to: leases live on, waiters are woken, newcomers are served."""
+    cluster = etcd_private
+    leader = eventually(cluster.leader, "a leader")
+    member = leader if who == "leader" else cluster.followers()[0]
+    cell = open_cell(first_in_line(cluster, member))
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=9).acquire())
+    waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=30).acquire())
+    await queued(cell, client, 1)
+    await soon(lambda: seeing.watchers(cluster) == 2, "the waiter to listen")
+    assert member is not None
+    getattr(member, harm)()
+    try:
+        # Each of these has 2 seconds, within which the frozen one is left and a leader found.
+        await soon(lambda: _done(cell, lambda: lease.renew()), "a renewal")
+        assert lease.state is holdfast.LeaseState.HELD
+        await soon(lambda: _done(cell, lambda: lease.release()), "the release")
+        second = await asyncio.wait_for(waiter, 10)  # long before its renewal would tell it
+        assert second.fence > lease.fence
+        assert await cell.run(lambda: client.lock(cell.name + ":new").try_acquire())
+    finally:
+        member.thaw() if harm == "freeze" else cluster.restart(member)
+    await cell.run(second.release)
+
+
+async def _done(cell: Cell, act: Callable[[], Any]) -> bool:
+    try:
+        await cell.run(act)
+    except holdfast.EngineError:
+        return False
+    return True
+
+
+async def test_a_frozen_server_is_left_within_about_a_second(
+    etcd_private: EtcdCluster, open_cell: OpenCell
+) -> None:
+    member = etcd_private.followers()[0]
+    cell = open_cell(first_in_line(etcd_private, member))
+    client = cell.client()
+    first = await cell.run(lambda: client.lock(cell.name).acquire())
+    with etcd_private.frozen(member):
+        start = time.monotonic()
+        second = await cell.run(lambda: client.lock(cell.name + ":2").acquire())
+        assert time.monotonic() - start >= 0.9, "it was asked first"
+        assert member.address != client._engine._cluster.node.address
+        for _ in range(5):  # and not asked again
+            await cell.run(lambda: client.inspect(cell.name))
+        await cell.run(first.release)
+        await cell.run(second.release)
+
+
+async def test_a_waiter_leaves_a_frozen_server_by_itself(
+    etcd_private: EtcdCluster, open_cell: OpenCell
+) -> None:
+    """Nobody else asks anything: it is the silence of the stream that tells."""
+    member = etcd_private.followers()[0]
+    cell = open_cell(first_in_line(etcd_private, member))
+    elsewhere = open_cell(etcd_private.url.replace(f"{member.address},", ""))
+    holder, client = elsewhere.client(), cell.client()
+    lease = await cell.run(lambda: holder.lock(cell.name, ttl=300).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=300).acquire())
+    await queued(cell, holder, 1)
+    await soon(lambda: seeing.watchers(etcd_private) == 2, "the waiter to listen")
+    with etcd_private.frozen(member):
+        await cell.run(lease.release)
+        second = await asyncio.wait_for(waiter, 10)  # its own renewals are 100 s apart
+    assert second.fence > lease.fence
+
+
+@pytest.mark.slow
+async def test_two_servers_less(etcd_private: EtcdCluster, open_cell: OpenCell) -> None:
+    cell = open_cell(etcd_private.url)
+    client, other = cell.client(), cell.client()
+    holder = cell.actor()
+    lease = await holder.do(lambda: client.lock(cell.name, ttl=4).acquire())
+    down = etcd_private.members[:2]
+    for member in down:
+        member.kill()
+    start = time.monotonic()
+    with pytest.raises(holdfast.EngineError) as caught:
+        await cell.run(lambda: other.lock(cell.name + ":other").acquire())
+    assert time.monotonic() - start < 10, "reported, not hung"
+    assert "majority" in str(caught.value) or "no answer" in str(caught.value)
+    await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
+    lease.check()
+    assert await holder.do(lambda: lease.lost.wait(10))
+    with pytest.raises(holdfast.LeaseLost):
+        lease.check()
+    for member in down:
+        member.launch()
+
+    async def usable() -> Any:
+        try:
+            return await cell.run(lambda: other.lock(cell.name).try_acquire())
+        except holdfast.EngineError:
+            return None
+
+    again = await soon(usable, "everything to go on by itself", timeout=60)
+    assert again.fence > lease.fence
+
+
+@pytest.mark.slow
+async def test_fences_grow_over_restarts_of_all(
+    etcd_private: EtcdCluster, open_cell: OpenCell
+) -> None:
+    cell = open_cell(etcd_private.url)
+    fences: list[int] = []
+
+    async def take() -> None:
+        client = cell.client()
+        for _ in range(3):
+            lease = await cell.run(lambda: client.lock(cell.name).acquire())
+            fences.append(lease.fence)
+            await cell.run(lease.release)
+
+    await take()
+    for member in etcd_private.members:  # one after the other: leaders change
+        member.kill()
+        etcd_private.restart(member)
+        eventually(etcd_private.leader, "a leader")
+        await soon(lambda: _done(cell, lambda: cell.client().inspect(cell.name)), "answers")
+        await take()
+    for member in etcd_private.members:  # all at once
+        member.kill()
+    for member in etcd_private.members:
+        member.launch()
+    for member in etcd_private.members:
+        eventually(member.ready, "the member", timeout=30)
+    await take()
+    assert fences == sorted(set(fences))
+
+
+@pytest.mark.slow
+async def test_waiting_while_all_are_restarted(
+    etcd_private: EtcdCluster, open_cell: OpenCell
+) -> None:
+    cell = open_cell(etcd_private.url)
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=60).acquire())
+    waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=60).acquire())
+    await queued(cell, client, 1)
+    for member in etcd_private.members:
+        member.kill()
+    for member in etcd_private.members:
+        member.launch()
+    for member in etcd_private.members:
+        eventually(member.ready, "the member", timeout=30)
+    await soon(lambda: _done(cell, lambda: lease.release()), "the release")
+    assert (await asyncio.wait_for(waiter, 20)).fence > lease.fence
+
+
+@pytest.mark.slow
+def test_eight_processes_and_servers_that_die(etcd_private: EtcdCluster) -> None:
+    """The short form of `python -m tests.engines.etcd.soak`."""
+    report = soak(etcd_private, etcd_private.folder, seconds=10)
+    print(report)
+    report.check()

@@ -1,0 +1,134 @@
+"""What an operation costs, counted by the servers."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import holdfast
+from holdfast.core.ticket import Owner, Ticket
+from holdfast.engines.registry import open_engine
+from holdfast.io.blocking import BlockingIO, run
+from holdfast.primitives.waiting import new_id
+from tests.conformance.cells import Cell, queued
+from tests.engines.etcd import seeing
+from tests.servers_etcd import EtcdCluster
+from tests.waiting import soon
+
+OpenCell = Callable[[str], Cell]
+
+
+async def test_a_pair_is_two_transactions(etcd_cluster: EtcdCluster, open_cell: OpenCell) -> None:
+    cell = open_cell(etcd_cluster.url)
+    client = cell.client()
+
+    async def pairs(count: int) -> None:
+        for _ in range(count):
+            lease = await cell.run(lambda: client.lock(cell.name).acquire())
+            await cell.run(lease.release)
+
+    await pairs(1)  # grants the leases
+    before = seeing.calls(etcd_cluster)
+    await pairs(10)
+    used = seeing.calls(etcd_cluster) - before
+    kept_alive = used.pop("LeaseKeepAlive", 0)  # each 5 seconds
+    assert used == {"Txn": 20}
+    assert kept_alive <= 1
+    assert seeing.of(etcd_cluster, cell.name) == []
+
+
+async def test_trying_in_vain_is_one_transaction(
+    etcd_cluster: EtcdCluster, open_cell: OpenCell
+) -> None:
+    cell = open_cell(etcd_cluster.url)
+    holder, client = cell.client(), cell.client()
+    await cell.run(lambda: holder.lock(cell.name).acquire())
+    assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
+    before = seeing.calls(etcd_cluster)
+    assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
+    used = seeing.calls(etcd_cluster) - before
+    used.pop("LeaseKeepAlive", 0)
+    assert used == {"Txn": 1}
+
+
+def test_many_renewals_are_few_transactions(etcd_cluster: EtcdCluster) -> None:
+    engine = open_engine(etcd_cluster.url, BlockingIO())
+    name = f"many:{new_id()}"
+    tickets = [Ticket(f"{name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(250)]
+    for ticket in tickets:
+        run(engine.enter(ticket, if_free=False, timeout=5))
+    before = seeing.calls(etcd_cluster)
+    standings = run(engine.renew(tickets, timeout=5))
+    used = seeing.calls(etcd_cluster) - before
+    assert [standing.place.name for standing in standings if standing] == ["ADMITTED"] * 250
+    assert used.pop("LeaseKeepAlive", 0) <= 1
+    assert used == {"Txn": 3}
+    for ticket in tickets:
+        assert run(engine.leave(ticket, timeout=5))
+    run(engine.close())
+
+
+async def test_500_waiters_and_one_event_per_release(etcd_cluster: EtcdCluster) -> None:
+    """Two watches for each waiter, one stream for all, and whoever is next hears of it, nobody else."""
+    name = f"crowd:{new_id()}"
+    streams = etcd_cluster.total("etcd_debugging_mvcc_watch_stream_total")
+    async with holdfast.AsyncClient(etcd_cluster.url, ttl=600) as client:
+        gate = await client.lock(name).acquire()
+        running: list[Any] = []
+
+        async def contend() -> None:
+            running.append(await client.lock(name).acquire())
+
+        tasks = [asyncio.create_task(contend()) for _ in range(500)]
+
+        async def all_wait() -> bool:
+            return (await client.inspect(name, limit=0)).waiting == 500
+
+        await soon(all_wait, "500 waiters", timeout=60)
+        await soon(lambda: seeing.watchers(etcd_cluster) >= 1_000, "their watches", timeout=60)
+        assert etcd_cluster.total("etcd_debugging_mvcc_watch_stream_total") == streams + 1
+        before, asked = _events(etcd_cluster), seeing.calls(etcd_cluster)
+        hand_offs = 20
+        await gate.release()
+        for number in range(hand_offs):
+            await soon(partial(_longer_than, running, number), "the next holder")
+            await running[number].release()
+        await soon(partial(_longer_than, running, hand_offs), "the last holder")
+        assert len(running) == hand_offs + 1
+        await soon(lambda: _events(etcd_cluster) >= before + hand_offs + 1, "the events")
+        assert _events(etcd_cluster) == before + hand_offs + 1, "one per release"
+        used = seeing.calls(etcd_cluster) - asked
+        assert used["Txn"] == 2 * (hand_offs + 1), "one to release, one to make sure"
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await running[-1].release()
+        assert seeing.of(etcd_cluster, name) == []
+    await soon(lambda: seeing.watchers(etcd_cluster) == 0, "all watches to be gone")
+
+
+async def test_a_client_that_waits_no_more_keeps_no_stream(
+    etcd_cluster: EtcdCluster, open_cell: OpenCell
+) -> None:
+    cell = open_cell(etcd_cluster.url)
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(lambda: other.lock(cell.name).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await queued(cell, other, 1)
+    await soon(lambda: seeing.watchers(etcd_cluster) == 2, "the watches")
+    await cell.run(lease.release)
+    second = await waiter
+    await soon(lambda: seeing.watchers(etcd_cluster) == 0, "the watches to be gone")
+    await soon(lambda: client._engine._watches._task is None, "the stream to be closed")
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await queued(cell, other, 1)
+    await cell.run(second.release)
+    assert (await asyncio.wait_for(waiter, 10)).fence > second.fence
+
+
+def _events(cluster: EtcdCluster) -> float:
+    return cluster.total("etcd_debugging_mvcc_events_total")
+
+
+def _longer_than(items: list[Any], count: int) -> bool:
+    return len(items) > count

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 REDIS = "redis://localhost"
+ZOOKEEPER = "zookeeper://localhost"
 
 
 class Block(NamedTuple):
@@ -67,6 +68,8 @@ def run(
     if REDIS in text:
         # A database of its own: names such as `nightly` may be in use by other tests.
         text = text.replace(REDIS, request.getfixturevalue("redis_url") + "/9")
+    if ZOOKEEPER in text:
+        text = text.replace(ZOOKEEPER, request.getfixturevalue("zookeeper").url + "/docs")
     here = folder / "here"
     here.mkdir()
     done = subprocess.run(

@@ -62,7 +62,8 @@ class _BaseClient(Generic[K]):
         if purpose == "correctness" and self.traits.guarantee != "correctness":
             raise UnsafeEngine(
                 "this engine can only promise an efficiency lock: in a failover, a restart or a clock "
-                "jump two holders are possible. For a correctness lock use sqlite:// (one machine); "
+                "jump two holders are possible. For a correctness lock use sqlite:// (one machine) or "
+                "zookeeper://; "
                 "or keep this engine with purpose='efficiency' and let your storage check the fence"
             )
 

@@ -18,7 +18,7 @@ from holdfast.io.contract import IO
 _SUSPICIOUS = 1.0
 """Seconds of silence after which a server that owes an answer is left, once somebody gave up on it."""
 
-_LEAST = 0.05
+_LEAST = 0.25
 """Seconds that a step gets even if the one before it used up the time, as it does in a process that was
 stopped in between."""
 

@@ -25,6 +25,9 @@ stopped in between."""
 _GRACE = 0.5
 """Seconds for reading what has arrived."""
 
+_HARDLY = 0.05
+"""Seconds for handing over what has just been read."""
+
 
 class Broken(Exception):
     """A request was not answered, and whether it may have been carried out."""
@@ -67,9 +70,9 @@ class Wire:
         started = self._io.now()
         try:
             answered = await event.wait(max(until - started, _LEAST))
-            if not answered and connection.unread():
-                # We were stopped, or very busy: the answer lies there, only the time is up.
-                answered = await event.wait(_GRACE)
+            if not answered:
+                # If we were stopped, or very busy, the answer lies there, and only the time is up.
+                answered = await event.wait(_GRACE if connection.unread() else _HARDLY)
         except BaseException:
             batch.withdraw()
             raise

@@ -25,6 +25,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 REDIS = "redis://localhost"
 ETCD = "etcd://localhost:2379"
+ZOOKEEPER = "zookeeper://localhost"
 
 
 class Block(NamedTuple):
@@ -70,6 +71,8 @@ def run(
         text = text.replace(REDIS, request.getfixturevalue("redis_url") + "/9")
     if ETCD in text:
         text = text.replace(ETCD, request.getfixturevalue("etcd_url"))
+    if ZOOKEEPER in text:
+        text = text.replace(ZOOKEEPER, request.getfixturevalue("zookeeper").url + "/docs")
     here = folder / "here"
     here.mkdir()
     done = subprocess.run(

@@ -11,6 +11,8 @@ import pytest
 
 import holdfast
 from holdfast.core.ticket import Owner, Place, Ticket
+from holdfast.engines.registry import open_engine
+from holdfast.io.asyncio import AsyncioIO
 from holdfast.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, queued
@@ -169,6 +171,31 @@ async def test_a_program_that_does_not_close_its_client_ends(cell: Cell) -> None
         subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_a_late_renewal_does_not_forget_a_new_ticket(
+    zookeeper_url: str, monkeypatch: pytest.MonkeyPatch, complaints: list[str]
+) -> None:
+    """The keeper asks about a ticket that has expired, while its caller joins again with the same id."""
+    engine: Any = open_engine(zookeeper_url, AsyncioIO())
+    ticket = Ticket(f"late:{new_id()}", new_id(), 30.0, Owner("here", 1))
+    first = await engine.enter(ticket, if_free=False, timeout=5)
+    await engine.evict(ticket.name, timeout=5)
+    renew = engine._queues.renew
+    again: list[Any] = []
+
+    async def slowly(pairs: Any, until: float) -> Any:
+        known = await renew(pairs, until)
+        again.append(await engine.enter(ticket, if_free=False, timeout=5))
+        return known
+
+    monkeypatch.setattr(engine._queues, "renew", slowly)
+    (heard,) = await engine.renew([ticket], timeout=5)
+    assert heard.place is Place.GONE
+    assert again[0].fence > first.fence
+    assert (await engine.enter(ticket, if_free=False, timeout=5)).fence == again[0].fence
+    assert (await engine.inspect(ticket.name, limit=9, timeout=5)).waiting == 0
+    await engine.close()
 
 
 def test_two_event_loops_each_with_a_client(zookeeper_url: str) -> None:

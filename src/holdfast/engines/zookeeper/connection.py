@@ -16,6 +16,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -135,6 +136,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self._silent_since: float | None = None
         self._failures: dict[tuple[str, int], Exception] = {}
         self._mistrusted: tuple[str, int] | None = None
+        """Where it was last, in vain or until it broke: the others are tried first."""
         self._here: tuple[str, int] | None = None
         self.negotiated = 0.0
         """Seconds after which the servers forget a session that they do not hear of; 0: not known yet."""
@@ -167,7 +169,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def why(self) -> Exception | None:
         """What went wrong when it last tried to connect."""
-        return next(reversed(self._failures.values()), None)
+        return next(reversed(list(self._failures.values())), None)
 
     def unread(self) -> bool:
         """Whether something has arrived that was not looked at yet."""
@@ -232,13 +234,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _hang_up(self) -> None:
         sock = self._socket
-        self._mistrusted = self._here
-        try:
-            if sock is not None:
+        if sock is not None:
+            with suppress(OSError):
                 # Past TLS, for its thread uses that; which notices, and closes it.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
-        except OSError:
-            pass
 
     # --- called by kazoo, in the connection's thread
 
@@ -272,6 +271,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             return None
         finally:
             self.leave_place()
+            self._mistrusted = host, port
             self._silent_since = None
             self._inbox.clear()
 
@@ -288,7 +288,6 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             self._failures[host, port] = error.__context__ or error  # type: ignore[assignment]
             raise
         self.negotiated = read_timeout * 1.5 / 1000
-        self._mistrusted = None
         self._failures.clear()
         self._here = host, port  # last of all: whoever sees it may write
         return min(read_timeout, _SILENCE_MS), connect_timeout

@@ -62,7 +62,7 @@ class ZooKeeperEngine(Engine):
                 standing = await self._queues.look_again(own, ticket, until)
                 if standing.place is not Place.GONE:
                     return standing
-                self._forget(ticket)
+                self._forget(ticket, own)
             return await self._join(ticket, if_free, until)
         except Broken as error:
             raise self._translated(error, ticket.name) from error
@@ -83,7 +83,7 @@ class ZooKeeperEngine(Engine):
                 continue
             standings.append(known.get(ticket.id))
             if standings[-1] is GONE:
-                self._forget(ticket)
+                self._forget(ticket, own)
         if standings == [None]:
             problem = self._too_long(tickets[0]) or "not renewed"
             raise EngineError(problem, outcome="not applied", name=tickets[0].name)
@@ -98,7 +98,8 @@ class ZooKeeperEngine(Engine):
             was_there = own is not None and await self._queues.leave(own, departure, until)
         except Broken as error:
             raise self._translated(error, ticket.name) from error
-        self._forget(ticket)
+        if own is not None:
+            self._forget(ticket, own)
         return was_there
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
@@ -116,7 +117,7 @@ class ZooKeeperEngine(Engine):
             own.event.set()  # what the news was is still to be found out
             raise self._translated(error, ticket.name) from error
         if standing.place is Place.GONE:
-            self._forget(ticket)
+            self._forget(ticket, own)
             return None
         return standing
 
@@ -180,19 +181,21 @@ class ZooKeeperEngine(Engine):
                 self._check(ticket)  # once more: with the session its length is known
             except Unsupported:
                 await self._queues.leave(own, Departure.WITHDRAWN, until)
-                self._forget(ticket)
+                self._forget(ticket, own)
                 raise
             if standing is None:
                 look = self._queues.refuse if if_free else self._queues.hear
                 standing = await look(own, until)
             if standing.place in (Place.GONE, Place.REFUSED):
-                self._forget(ticket)
+                self._forget(ticket, own)
             if standing.place is not Place.GONE:
                 return standing
 
-    def _forget(self, ticket: Ticket) -> None:
-        self.unpark(ticket)
-        self._mine.pop(ticket.id, None)
+    def _forget(self, ticket: Ticket, own: Own) -> None:
+        """It is gone. Not so one that has taken its place meanwhile: a renewal may come to know late."""
+        self._queues.ignore(own)
+        if self._mine.get(ticket.id) is own:
+            del self._mine[ticket.id]
 
     def _check(self, ticket: Ticket) -> None:
         if problem := self._too_long(ticket):

@@ -18,12 +18,15 @@ from holdfast.io.contract import IO
 _SUSPICIOUS = 1.0
 """Seconds of silence after which a server that owes an answer is left, once somebody gave up on it."""
 
-_LEAST = 0.05
+_LEAST = 0.25
 """Seconds that a step gets even if the one before it used up the time, as it does in a process that was
 stopped in between."""
 
 _GRACE = 0.5
 """Seconds for reading what has arrived."""
+
+_HARDLY = 0.05
+"""Seconds for handing over what has just been read."""
 
 
 class Broken(Exception):
@@ -67,9 +70,9 @@ class Wire:
         started = self._io.now()
         try:
             answered = await event.wait(max(until - started, _LEAST))
-            if not answered and connection.unread():
-                # We were stopped, or very busy: the answer lies there, only the time is up.
-                answered = await event.wait(_GRACE)
+            if not answered:
+                # If we were stopped, or very busy, the answer lies there, and only the time is up.
+                answered = await event.wait(_GRACE if connection.unread() else _HARDLY)
         except BaseException:
             batch.withdraw()
             raise

@@ -6,7 +6,7 @@ import base64
 import re
 from collections import Counter
 
-from holdfast.engines.etcd.keys import Keys
+from holdfast.engines.etcd.keys import Card, Keys
 from tests.proxy import ReplyCounter
 from tests.servers_etcd import EtcdCluster
 
@@ -21,6 +21,15 @@ def of(cluster: EtcdCluster, name: str) -> list[str]:
     """All keys of a name: its tickets and its trace."""
     queue, _, trace = Keys.of(name)
     return keys(cluster, queue.decode()) + keys(cluster, trace.decode())
+
+
+def tickets(cluster: EtcdCluster, name: str) -> dict[str, str]:
+    """The keys of a name's tickets, by their id, the first one first."""
+    found = cluster.ctl("get", Keys.of(name).queue.decode(), "--prefix", "--sort-by=CREATE")
+    return {
+        Card.unpack(base64.b64decode(kv["value"])).id: base64.b64decode(kv["key"]).decode()
+        for kv in found.get("kvs", [])
+    }
 
 
 def leases(cluster: EtcdCluster) -> set[int]:

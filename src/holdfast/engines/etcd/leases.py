@@ -69,6 +69,9 @@ class Leases:
         return await self._fresh(TRACES, TRACES / 2, until)
 
     async def _fresh(self, seconds: int, need: float, until: float) -> Lease:
+        known = self._leases.get(seconds)
+        if known is not None and not self.stale(known, need, self._io.now()):
+            return known
         while True:
             lease = await self._obtain(seconds, until)
             sent = self._io.now()

@@ -78,6 +78,31 @@ async def test_a_holder_whose_lease_is_revoked_loses_it(
     assert seeing.of(etcd_cluster, cell.name) == []
 
 
+async def test_leases_that_went_while_nobody_needed_them(
+    cell: Cell, etcd_cluster: EtcdCluster
+) -> None:
+    """Expired in a long pause, or revoked: granted anew, and nobody notices."""
+    before = seeing.leases(etcd_cluster)
+    client = cell.client()
+    first = await cell.run(lambda: client.lock(cell.name).acquire())
+    await cell.run(first.release)
+    for lease in seeing.leases(etcd_cluster) - before:
+        etcd_cluster.ctl("lease", "revoke", f"{lease:x}")
+    second = await cell.run(lambda: client.lock(cell.name).acquire())
+    assert second.fence > first.fence
+    (traces,) = [
+        lease
+        for lease in seeing.leases(etcd_cluster) - before
+        if lease == seeing.lease_of(etcd_cluster, f"holdfast/h/{cell.name}")
+    ]
+    etcd_cluster.ctl("lease", "revoke", f"{traces:x}")
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await queued(cell, client, 1)
+    await cell.run(second.release)  # leaves a trace, on a lease that has gone
+    await cell.run((await waiter).release)
+    assert seeing.of(etcd_cluster, cell.name) == []
+
+
 async def test_tickets_of_one_ttl_share_a_lease(cell: Cell, etcd_cluster: EtcdCluster) -> None:
     before = seeing.leases(etcd_cluster)
     client = cell.client()

@@ -83,6 +83,24 @@ def test_many_renewals_are_few_transactions(etcd_cluster: EtcdCluster) -> None:
     run(engine.close())
 
 
+def test_many_waiting_tickets_of_one_name_are_renewed_together(etcd_cluster: EtcdCluster) -> None:
+    engine = open_engine(etcd_cluster.url, BlockingIO())
+    name = f"queue:{new_id()}"
+    tickets = [Ticket(name, new_id(), 30.0, Owner("host", 1)) for _ in range(150)]
+    for ticket in tickets:
+        run(engine.enter(ticket, if_free=False, timeout=5))
+    before = seeing.calls(etcd_cluster)
+    standings = run(engine.renew(tickets, timeout=5))
+    used = seeing.calls(etcd_cluster) - before
+    places = [standing.place.name for standing in standings if standing]
+    assert places == ["ADMITTED"] + ["WAITING"] * 149
+    assert used["Txn"] == 2
+    for ticket in reversed(tickets):
+        assert run(engine.leave(ticket, timeout=5))
+    run(engine.close())
+    assert seeing.of(etcd_cluster, name) == []
+
+
 async def test_500_waiters_and_one_event_per_release(etcd_cluster: EtcdCluster) -> None:
     """Two watches for each waiter, one stream for all, and whoever is next hears of it, nobody else."""
     name = f"crowd:{new_id()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 
 from holdfast.core.sightings import Sightings
@@ -33,6 +34,7 @@ class Queues:
         self._labels = Labels()
         self._sightings = Sightings()
         self._glimpsed: OrderedDict[str, None] = OrderedDict()
+        self._mutex = threading.Lock()
 
     # --- joining and looking
 
@@ -241,10 +243,11 @@ class Queues:
         """Seconds until a ticket that was seen just now may be taken out."""
         sign = _sign(ahead)
         if glimpsed:
-            self._glimpsed[sign] = None
-            self._glimpsed.move_to_end(sign)
-            if len(self._glimpsed) > _GLIMPSED:
-                self._sightings.forget(self._glimpsed.popitem(last=False)[0])
+            with self._mutex:
+                self._glimpsed[sign] = None
+                self._glimpsed.move_to_end(sign)
+                if len(self._glimpsed) > _GLIMPSED:
+                    self._sightings.forget(self._glimpsed.popitem(last=False)[0])
         left = self._sightings.left(sign, ahead.version, ahead.ttl, self.io.now())
         return min(max(left, 0.0), ahead.ttl)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections import Counter
 
 from holdfast.engines.etcd.keys import Card, Keys
+from holdfast.engines.etcd.leases import trace_lease
 from tests.proxy import ReplyCounter
 from tests.servers_etcd import EtcdCluster
 
@@ -33,8 +35,11 @@ def tickets(cluster: EtcdCluster, name: str) -> dict[str, str]:
 
 
 def leases(cluster: EtcdCluster) -> set[int]:
+    """All leases but those that clients share for their traces."""
     found = cluster.ctl("lease", "list")
-    return {lease["id"] for lease in found.get("leases") or []}
+    today = int(time.time() // 86_400)
+    shared = {trace_lease(day) for day in (today - 1, today)}
+    return {lease["id"] for lease in found.get("leases") or []} - shared
 
 
 def lease_of(cluster: EtcdCluster, key: str) -> int:

@@ -84,7 +84,7 @@ async def test_the_grant_of_a_lease(cell: Cell, etcd_cluster: EtcdCluster, proxy
     cut = proxy.cut_after_request()  # the first thing that a client asks for
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     assert cut.is_set()
-    assert len(seeing.leases(etcd_cluster) - before) == 2, "one for tickets, one for traces"
+    assert len(seeing.leases(etcd_cluster) - before) == 1
     await cell.run(lease.release)
     await cell.run(client.close)
     assert seeing.leases(etcd_cluster) <= before

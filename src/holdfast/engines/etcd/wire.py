@@ -57,10 +57,6 @@ AUTHENTICATE = _method("Auth/Authenticate", AuthenticateRequest, AuthenticateRes
 # revision 0, and so has an empty range.
 
 
-def is_there(key: bytes) -> Compare:
-    return Compare(result=Compare.NOT_EQUAL, target=Compare.CREATE, key=key, create_revision=0)
-
-
 def created_at(key: bytes, revision: int, end: bytes = b"") -> Compare:
     return Compare(
         result=Compare.EQUAL,

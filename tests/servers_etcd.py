@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers import HOST, Server, ServerSet, _make_certificate, free_port
+from tests.servers import DIE_WITH_PARENT, HOST, Server, ServerSet, _make_certificate, free_port
 from tests.waiting import eventually
 
 HEARTBEAT_MS, ELECTION_MS = 50, 500
@@ -84,7 +84,7 @@ class EtcdServer(Server):
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._log().open("ab") as log:
             self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *self.command()],
+                [*DIE_WITH_PARENT, *self.command()],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

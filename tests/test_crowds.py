@@ -101,6 +101,7 @@ async def test_work_per_hand_off_does_not_grow(
         assert order == list(range(waiters + 1))
 
 
+@pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)  # etcd has a test of its own
 async def test_500_waiters_and_a_release_wakes_exactly_one(url: str, name: str) -> None:
     async with holdfast.AsyncClient(url, ttl=120) as client:
         gate = await client.lock(name).acquire()

@@ -9,7 +9,7 @@ from holdfast.core.url import Url
 from holdfast.engines.etcd.blocking import BlockingNode
 from holdfast.engines.etcd.multiplexed import AsyncioNode
 from holdfast.engines.etcd.node import Node
-from holdfast.engines.etcd.wire import TXN, created_at, delete, is_there, put, txn
+from holdfast.engines.etcd.wire import TXN, created_at, delete, put, txn
 from holdfast.io.blocking import run
 
 
@@ -19,18 +19,22 @@ def _address(url: str) -> str:
 
 
 class _Pair:
-    """Create a key if it is not there; delete it if it is."""
+    """Create a key if it is not there; delete it if it is ours."""
 
     def __init__(self, node: Node, name: str) -> None:
         self.node = node
         self._key = f"bare/{name}".encode()
+        self._revision = 0
 
     async def create(self) -> None:
         request = txn([created_at(self._key, 0)], [put(self._key, b"me", 0)])
-        assert (await self._ask(request)).succeeded
+        answer = await self._ask(request)
+        assert answer.succeeded
+        self._revision = answer.header.revision
 
     async def delete(self) -> None:
-        assert (await self._ask(txn([is_there(self._key)], [delete(self._key)]))).succeeded
+        request = txn([created_at(self._key, self._revision)], [delete(self._key)])
+        assert (await self._ask(request)).succeeded
 
     async def _ask(self, request: Any) -> Any:
         return await self.node.call(TXN, request, 5.0, ())

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections import Counter
 
-from holdfast.engines.etcd.keys import Keys
+from holdfast.engines.etcd.keys import Card, Keys
+from holdfast.engines.etcd.leases import trace_lease
 from tests.proxy import ReplyCounter
 from tests.servers_etcd import EtcdCluster
 
@@ -23,9 +25,21 @@ def of(cluster: EtcdCluster, name: str) -> list[str]:
     return keys(cluster, queue.decode()) + keys(cluster, trace.decode())
 
 
+def tickets(cluster: EtcdCluster, name: str) -> dict[str, str]:
+    """The keys of a name's tickets, by their id, the first one first."""
+    found = cluster.ctl("get", Keys.of(name).queue.decode(), "--prefix", "--sort-by=CREATE")
+    return {
+        Card.unpack(base64.b64decode(kv["value"])).id: base64.b64decode(kv["key"]).decode()
+        for kv in found.get("kvs", [])
+    }
+
+
 def leases(cluster: EtcdCluster) -> set[int]:
+    """All leases but those that clients share for their traces."""
     found = cluster.ctl("lease", "list")
-    return {lease["id"] for lease in found.get("leases") or []}
+    today = int(time.time() // 86_400)
+    shared = {trace_lease(day) for day in (today - 1, today)}
+    return {lease["id"] for lease in found.get("leases") or []} - shared
 
 
 def lease_of(cluster: EtcdCluster, key: str) -> int:

@@ -24,10 +24,6 @@ def cell(etcd_cluster: EtcdCluster, proxy: TcpProxy, open_cell: Callable[[str], 
     return open_cell(f"etcd://{HOST}:{proxy.port},{etcd_cluster.members[1].address}")
 
 
-def tickets(cluster: EtcdCluster, name: str) -> list[str]:
-    return [key for key in seeing.of(cluster, name) if key.startswith("holdfast/q/")]
-
-
 async def connected(cell: Cell) -> holdfast.Client:
     client: holdfast.Client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name + ":other").acquire())
@@ -41,8 +37,7 @@ async def test_enter(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy, met
     cut = proxy.cut_after_request()
     lease = await cell.run(lambda: getattr(client.lock(cell.name), method)())
     assert cut.is_set()
-    (ticket,) = tickets(etcd_cluster, cell.name)
-    assert lease.id in ticket
+    assert list(seeing.tickets(etcd_cluster, cell.name)) == [lease.id]
     assert not lease.abandoned
     await cell.run(lease.release)
     assert seeing.of(etcd_cluster, cell.name) == []
@@ -60,7 +55,7 @@ async def test_enter_as_a_waiter(cell: Cell, etcd_cluster: EtcdCluster, proxy: T
     lease = await waiter
     assert lease.fence == fence, "its place in the queue is the one it took at first"
     assert not lease.abandoned
-    assert len(tickets(etcd_cluster, cell.name)) == 1
+    assert len(seeing.tickets(etcd_cluster, cell.name)) == 1
 
 
 async def test_renew(cell: Cell, proxy: TcpProxy) -> None:
@@ -89,7 +84,7 @@ async def test_the_grant_of_a_lease(cell: Cell, etcd_cluster: EtcdCluster, proxy
     cut = proxy.cut_after_request()  # the first thing that a client asks for
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     assert cut.is_set()
-    assert len(seeing.leases(etcd_cluster) - before) == 2, "one for tickets, one for traces"
+    assert len(seeing.leases(etcd_cluster) - before) == 1
     await cell.run(lease.release)
     await cell.run(client.close)
     assert seeing.leases(etcd_cluster) <= before
@@ -100,7 +95,7 @@ async def test_nobody_listens(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpP
     client = await connected(cell)
     proxy.mute()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
-    assert len(tickets(etcd_cluster, cell.name)) == 1
+    assert len(seeing.tickets(etcd_cluster, cell.name)) == 1
     await cell.run(lease.release)
     assert seeing.of(etcd_cluster, cell.name) == []
 

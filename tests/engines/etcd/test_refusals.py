@@ -28,7 +28,7 @@ TOKEN_SECONDS = 2
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
     """A cluster with users, whose tokens live shortly."""
     folder = tmp_path_factory.mktemp("guarded")
-    with EtcdCluster(folder, size=1, auth_token_ttl=TOKEN_SECONDS) as cluster:
+    with EtcdCluster(folder, size=1, auth_token_ttl=TOKEN_SECONDS, bcrypt_cost=4) as cluster:
         cluster.ctl("user", "add", f"root:{SECRET}")
         cluster.ctl("role", "add", "locks")
         cluster.ctl("role", "grant-permission", "locks", "readwrite", "holdfast/", "--prefix=true")

@@ -1,12 +1,16 @@
 """How names and tickets become keys and values, and back.
 
-- `holdfast/q/NAME/ID`: a ticket. All of a name's, in order of creation, are its queue.
+- `holdfast/q/NAME/LABEL`: a ticket. All of a name's, in order of creation, are its queue. The id is in
+  the value. The label belongs to the client, which uses it again for its next tickets: etcd remembers
+  every key that ever was until it is compacted, and goes through them all when it looks at a range.
 - `holdfast/h/NAME`: the trace that a holder leaves unless it releases; see `traces.py`.
 """
 
 from __future__ import annotations
 
+import os
 import time
+from itertools import count
 from typing import NamedTuple
 
 from holdfast.core.ticket import Owner, Ticket
@@ -38,8 +42,8 @@ class Keys(NamedTuple):
         tag = _escaped(name)
         return cls(QUEUES + tag + b"/", QUEUES + tag + b"0", _TRACES + tag)
 
-    def ticket(self, id: str) -> bytes:
-        return self.queue + _escaped(id)
+    def ticket(self, label: str) -> bytes:
+        return self.queue + label.encode()
 
 
 def name_of(ticket_key: bytes) -> str:
@@ -48,22 +52,42 @@ def name_of(ticket_key: bytes) -> str:
     return tag.replace("%2F", "/").replace("%25", "%")
 
 
+class Labels:
+    """The labels of one client: as many as it ever had tickets at the same time."""
+
+    def __init__(self) -> None:
+        self._client = os.urandom(6).hex()
+        self._numbers = count()
+        self._free: list[str] = []
+
+    def take(self) -> str:
+        try:
+            return self._free.pop()  # the last one given back: so a lock sees few of them
+        except IndexError:
+            return f"{self._client}.{next(self._numbers)}"
+
+    def give(self, label: str) -> None:
+        """Only if no request about it is under way any more: it could hit the next ticket."""
+        self._free.append(label)
+
+
 class Card(NamedTuple):
     """What is written on a ticket: for whoever stands behind it, and for people."""
 
     ttl: float
     joined: float
     """By the wall clock of whoever joined: to be shown, never to decide anything."""
+    id: str
     owner: Owner
 
     @classmethod
     def of(cls, ticket: Ticket) -> Card:
-        return cls(ticket.ttl, time.time(), ticket.owner)
+        return cls(ticket.ttl, time.time(), ticket.id, ticket.owner)
 
     def pack(self) -> bytes:
-        return f"{self.ttl!r} {self.joined:.3f} {self.owner.pack()}".encode()
+        return f"{self.ttl!r} {self.joined:.3f} {self.id} {self.owner.pack()}".encode()
 
     @classmethod
     def unpack(cls, value: bytes) -> Card:
-        ttl, joined, owner = value.decode(errors="replace").split(" ", 2)
-        return cls(float(ttl), float(joined), Owner.unpack(owner))
+        ttl, joined, id, owner = value.decode(errors="replace").split(" ", 3)
+        return cls(float(ttl), float(joined), id, Owner.unpack(owner))

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import secrets
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
+from hashlib import sha256
 from typing import Any
 
 from holdfast.engines.etcd.cluster import Cluster
@@ -27,8 +29,9 @@ from holdfast.io.contract import IO, Event
 SPARE = 5
 """Seconds by which a lease is longer than the ttl of its tickets: so often it has to be kept alive."""
 
-TRACES = 86_400
-"""Seconds for which it is known that a holder died: as long lives the lease of its trace."""
+_DAY = 86_400
+_TRACES = 2 * _DAY
+"""Seconds that the lease for traces lives: it is used for its first day, so each trace for one more."""
 
 _CLOSING = 1.0
 """Seconds that the end of a client may take."""
@@ -39,8 +42,8 @@ class Lease:
 
     __slots__ = ("id", "seconds", "until")
 
-    def __init__(self, seconds: int) -> None:
-        self.id = secrets.randbits(62) | 1
+    def __init__(self, seconds: int, id: int = 0) -> None:
+        self.id = id or secrets.randbits(62) | 1
         self.seconds = seconds
         self.until = -math.inf
         """Until when it lives for sure, on our clock."""
@@ -54,6 +57,7 @@ class Leases:
         self._io = io
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._leases: dict[int, Lease] = {}
+        self._traces: Lease | None = None
         self._granting: dict[int, Event] = {}
 
     async def any_for(self, ttl: float, until: float) -> Lease:
@@ -65,10 +69,27 @@ class Leases:
         return await self._fresh(math.ceil(ttl) + SPARE, ttl, until)
 
     async def traces(self, until: float) -> Lease:
-        """The lease for the traces that holders leave."""
-        return await self._fresh(TRACES, TRACES / 2, until)
+        """The lease for the traces that holders leave: one a day, for all clients together.
+
+        A client that ends without a word, like the one whose trace it is, must not leave a lease each.
+        """
+        id = trace_lease(int(time.time() // _DAY))
+        lease = self._traces
+        if lease is None or lease.id != id:
+            lease = Lease(_TRACES, id)
+            try:
+                await self._ask_for(lease, until)
+            except Broken as error:
+                if not _is_there(error):
+                    error.outcome = "not applied"  # what it is needed for was not sent
+                    raise
+            self._traces = lease
+        return lease
 
     async def _fresh(self, seconds: int, need: float, until: float) -> Lease:
+        known = self._leases.get(seconds)
+        if known is not None and not self.stale(known, need, self._io.now()):
+            return known
         while True:
             lease = await self._obtain(seconds, until)
             sent = self._io.now()
@@ -105,6 +126,8 @@ class Leases:
             for lease in leases:
                 if self._leases.get(lease.seconds) is lease:
                     del self._leases[lease.seconds]
+                elif self._traces is lease:
+                    self._traces = None
 
     async def revoke(self) -> None:
         """Give back the leases on which nothing lives. The others end by themselves."""
@@ -140,16 +163,16 @@ class Leases:
         try:
             while True:
                 sent = self._io.now()
-                request = LeaseGrantRequest(TTL=lease.seconds, ID=lease.id)
                 try:
-                    answer = await self._cluster.ask(GRANT, request, until, repeatable=True)
+                    answer = await self._ask_for(lease, until)
                 except Broken as error:
-                    if "already exists" not in str(error):
+                    if not _is_there(error):
                         raise
                     # An earlier request, of which we heard nothing, has arrived.
                     method, again = self.keep_alive(lease)
                     answer = await self._cluster.ask(method, again, until, repeatable=True)
                 if self.kept(lease, answer, sent):
+                    await self.traces(until)  # now, as long as those who come next wait for us
                     return lease
                 lease = self._replaced(lease)
         except Broken as error:
@@ -158,10 +181,23 @@ class Leases:
         finally:
             self._granting.pop(lease.seconds).set()
 
+    async def _ask_for(self, lease: Lease, until: float) -> Any:
+        request = LeaseGrantRequest(TTL=lease.seconds, ID=lease.id)
+        return await self._cluster.ask(GRANT, request, until, repeatable=True)
+
     def _replaced(self, lease: Lease) -> Lease:
         with self._mutex:
             new = self._leases[lease.seconds] = Lease(lease.seconds)
         return new
+
+
+def trace_lease(day: int) -> int:
+    """The id of a day's lease for traces, the same for everybody."""
+    return int.from_bytes(sha256(f"holdfast traces {day}".encode()).digest()[:8], "big") >> 2
+
+
+def _is_there(error: Broken) -> bool:
+    return "already exists" in str(error)
 
 
 def _unused(leases: Iterable[Lease], answers: Iterable[Any]) -> list[tuple[Method, Any]]:

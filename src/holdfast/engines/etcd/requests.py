@@ -7,7 +7,13 @@ from typing import NamedTuple
 
 from holdfast.engines.etcd.keys import Keys
 from holdfast.engines.etcd.leases import Lease
-from holdfast.engines.etcd.messages_pb2 import KeyValue, RequestOp, ResponseOp, TxnRequest
+from holdfast.engines.etcd.messages_pb2 import (
+    KeyValue,
+    RequestOp,
+    ResponseOp,
+    TxnRequest,
+    TxnResponse,
+)
 from holdfast.engines.etcd.seat import Ahead, Seat
 from holdfast.engines.etcd.traces import Trace, written
 from holdfast.engines.etcd.wire import (
@@ -16,7 +22,6 @@ from holdfast.engines.etcd.wire import (
     delete,
     first,
     get,
-    is_there,
     nested,
     newest,
     none_after,
@@ -29,29 +34,65 @@ from holdfast.engines.etcd.wire import (
 
 
 def enter(seat: Seat, ttl: float, lease: Lease, traces: Lease, *, if_free: bool) -> TxnRequest:
-    """Join; if it is there already, renew and look again."""
+    """Join; if it is there already, renew and look again.
+
+    The way of one who finds the lock free is the shortest, because it is what an acquire costs. A
+    trace without a ticket means that the holder before did not release; it is left as it is.
+    """
     keys = seat.keys
+    is_new, is_free = created_at(seat.key, 0), created_at(keys.queue, 0, keys.end)
     join = put(seat.key, seat.card._replace(ttl=ttl).pack(), lease.id)
-    if_empty = [
-        # A trace that is there is left as it is: then the one before did not release.
-        nested(
-            [created_at(keys.trace, 0)],
-            [put(keys.trace, written("held"), traces.id)],
-            [get(keys.trace)],
-        ),
-        join,
-    ]
-    behind = [newest(keys.queue, keys.end), *(() if if_free else (join,))]
-    return txn(
-        [created_at(seat.key, 0)],
-        [nested([created_at(keys.queue, 0, keys.end)], if_empty, behind)],
-        _renewed(seat, ttl, lease),
-    )
+    mark = put(keys.trace, written("held"), traces.id)
+    there = [get(seat.key), *(_renewed(seat, ttl, lease) if seat.fence else ())]
+    if if_free:
+        refused = nested([is_new], [newest(keys.queue, keys.end)], there)
+        otherwise = nested([is_new, is_free], [join], [refused])
+    else:
+        # The two newest, because the newest is the one that joins.
+        otherwise = nested([is_new], [join, newest(keys.queue, keys.end, limit=2)], there)
+    return txn([is_new, is_free, created_at(keys.trace, 0)], [join, mark], [otherwise])
+
+
+class Joined(NamedTuple):
+    """What was found by one who was not there yet."""
+
+    there: bool
+    """False: it did not join, because it was to do so only if nobody else was there."""
+    ahead: KeyValue | None = None
+    abandoned: bool = False
+
+
+def joined(seat: Seat, answer: TxnResponse, *, if_free: bool) -> Joined | None:
+    """Read what `enter` was told; None: it was there already."""
+    if answer.succeeded:
+        return Joined(True)
+    otherwise = answer.responses[0].response_txn
+    if if_free:
+        if otherwise.succeeded:
+            return Joined(True, abandoned=True)
+        refused = otherwise.responses[0].response_txn
+        if not refused.succeeded:
+            return None
+        return Joined(False, first(refused.responses[0].response_range))
+    if not otherwise.succeeded:
+        return None
+    others = [kv for kv in otherwise.responses[1].response_range.kvs if kv.key != seat.key]
+    return Joined(True, others[0] if others else None, abandoned=not others)
+
+
+def there(answer: TxnResponse, *, if_free: bool) -> tuple[KeyValue, Sequence[ResponseOp]]:
+    """What `enter` found there already, and what was told about it."""
+    found = answer.responses[0].response_txn
+    if if_free:
+        found = found.responses[0].response_txn
+    own = first(found.responses[0].response_range)
+    assert own is not None
+    return own, found.responses[1:]
 
 
 def renew(seat: Seat, ttl: float, lease: Lease) -> RequestOp:
     """Extend a ticket if it is there, and look where it stands."""
-    return nested([is_there(seat.key)], _renewed(seat, ttl, lease))
+    return nested([created_at(seat.key, seat.fence)], _renewed(seat, ttl, lease))
 
 
 def look(seat: Seat) -> TxnRequest:
@@ -59,7 +100,7 @@ def look(seat: Seat) -> TxnRequest:
 
     It only reads, and nothing is nested in it: such a transaction costs the servers no write.
     """
-    return txn([is_there(seat.key)], [get(seat.key), *_search(seat)])
+    return txn([created_at(seat.key, seat.fence)], _search(seat))
 
 
 def _renewed(seat: Seat, ttl: float, lease: Lease) -> list[RequestOp]:
@@ -67,12 +108,12 @@ def _renewed(seat: Seat, ttl: float, lease: Lease) -> list[RequestOp]:
     change = (
         touch(seat.key) if same else put(seat.key, seat.card._replace(ttl=ttl).pack(), lease.id)
     )
-    return [change, get(seat.key), *_who_is_ahead(seat)]
+    return [change, *_who_is_ahead(seat)]
 
 
 def _who_is_ahead(seat: Seat) -> list[RequestOp]:
     """Who is, of those that were there before; and if nobody is, the trace."""
-    if seat.admitted or not seat.fence:
+    if seat.admitted:
         return []
     if seat.ahead is None:
         return [nested([], _search(seat))]
@@ -89,37 +130,21 @@ def _search(seat: Seat) -> list[RequestOp]:
 class Seen(NamedTuple):
     """Where a ticket stands, as a transaction saw it."""
 
-    fence: int
-    ahead: Ahead | None
-    trace: Trace | None
-    known: bool
-    """False: only its fence is known; look again with that."""
+    ahead: Ahead | None = None
+    """None: it is the first."""
+    trace: Trace | None = None
 
 
-def seen(seat: Seat, answers: Sequence[ResponseOp]) -> Seen:
-    """Read what `enter` or `renew` was told about a ticket that was there."""
-    own = first(answers[1].response_range)
-    assert own is not None
-    if own.create_revision != seat.fence:
-        return Seen(own.create_revision, None, None, False)
-    if len(answers) == 2:
-        return Seen(seat.fence, None, None, seat.admitted)
-    return _found(seat, answers[2].response_txn.responses)
+def renewed(answers: Sequence[ResponseOp]) -> Seen:
+    """Read what a renewal was told: a holder asks no questions."""
+    return Seen() if len(answers) == 1 else looked(answers[1].response_txn.responses)
 
 
-def looked(seat: Seat, answers: Sequence[ResponseOp]) -> Seen:
+def looked(answers: Sequence[ResponseOp]) -> Seen:
     """Read what `look` was told."""
-    own = first(answers[0].response_range)
-    assert own is not None
-    if own.create_revision != seat.fence:
-        return Seen(own.create_revision, None, None, False)
-    return _found(seat, answers[1:])
-
-
-def _found(seat: Seat, answers: Sequence[ResponseOp]) -> Seen:
     ahead = first(answers[0].response_range)
     trace = Trace.read(first(answers[1].response_range)) if len(answers) > 1 else None
-    return Seen(seat.fence, None if ahead is None else Ahead.read(ahead), trace, True)
+    return Seen(None if ahead is None else Ahead.read(ahead), trace)
 
 
 def take_out(keys: Keys, ahead: Ahead, traces: Lease) -> TxnRequest:
@@ -161,7 +186,6 @@ def release(seat: Seat, traces: Lease) -> TxnRequest:
                     delete(seat.key),
                     put(keys.trace, written("released", seat.fence), traces.id),
                 ],
-                [get(seat.key)],
             )
         ],
     )
@@ -179,7 +203,6 @@ def abandon(seat: Seat, traces: Lease) -> TxnRequest:
             ),
             delete(seat.key),
         ],
-        [get(seat.key)],
     )
 
 
@@ -190,7 +213,6 @@ def withdraw(seat: Seat) -> TxnRequest:
     return txn(
         [created_at(seat.key, seat.fence)],
         [nested([is_first], [get(keys.trace)], [delete(seat.key)])],
-        [get(seat.key)],
     )
 
 

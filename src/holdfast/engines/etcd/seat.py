@@ -36,15 +36,18 @@ class Seat:
         "fence",
         "key",
         "keys",
+        "label",
         "lease",
         "promised",
         "revision",
+        "unanswered",
         "watcher",
     )
 
-    def __init__(self, ticket: Ticket) -> None:
+    def __init__(self, ticket: Ticket, label: str) -> None:
         self.keys = Keys.of(ticket.name)
-        self.key = self.keys.ticket(ticket.id)
+        self.label = label
+        self.key = self.keys.ticket(label)
         self.card = Card.of(ticket)
         self.fence = 0
         self.revision = 0
@@ -56,6 +59,8 @@ class Seat:
         self.lease: Lease | None = None
         self.promised = -math.inf
         """Until when, on our clock, this ticket has been promised to live."""
+        self.unanswered = 0
+        """Requests to join of which nothing was heard."""
         self.watcher: Watcher | None = None
 
     def stated(self, ticket: Ticket, now: float) -> float:
@@ -64,6 +69,17 @@ class Seat:
         A shorter one than before must not take away what was promised.
         """
         return max(ticket.ttl, min(self.promised - now, self.card.ttl))
+
+    def found(self, fence: int, revision: int) -> None:
+        """Take in that it is there, though not where."""
+        self.learn(fence, revision, None)
+        self.admitted = False
+
+    def renewed(self, ttl: float, lease: Lease, promised: float) -> None:
+        """Take in what is written on it now, and until when it has been promised to live."""
+        self.card = self.card._replace(ttl=ttl)
+        self.lease = lease
+        self.promised = max(self.promised, promised)
 
     def learn(self, fence: int, revision: int, ahead: Ahead | None) -> None:
         """Take in where it stands: behind `ahead`, or first."""

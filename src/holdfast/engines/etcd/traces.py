@@ -11,7 +11,7 @@ the trace and by when it was written, whether somebody else was first since:
   moment has vanished since.
 - **abandoned**: the last holder was lost or was taken out.
 
-It lives on a lease of a day, for when nobody comes to tidy up.
+It lives on a lease of one to two days, for when nobody comes to tidy up.
 """
 
 from __future__ import annotations

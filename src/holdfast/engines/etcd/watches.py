@@ -82,7 +82,7 @@ class Watches:
             watcher.number = next(self._numbers)
             self._watchers[watcher.number] = watcher
             if self._closed:
-                watcher.over = True
+                _look_again(watcher)
             elif self._stream is not None:
                 self._create(self._stream, watcher)
             elif self._task is None:

@@ -57,10 +57,6 @@ AUTHENTICATE = _method("Auth/Authenticate", AuthenticateRequest, AuthenticateRes
 # revision 0, and so has an empty range.
 
 
-def is_there(key: bytes) -> Compare:
-    return Compare(result=Compare.NOT_EQUAL, target=Compare.CREATE, key=key, create_revision=0)
-
-
 def created_at(key: bytes, revision: int, end: bytes = b"") -> Compare:
     return Compare(
         result=Compare.EQUAL,
@@ -114,13 +110,13 @@ def oldest(key: bytes, end: bytes, limit: int) -> RequestOp:
     )
 
 
-def newest(key: bytes, end: bytes, before: int = 0) -> RequestOp:
-    """The newest key of a range, of those that were created before a revision."""
+def newest(key: bytes, end: bytes, *, before: int = 0, limit: int = 1) -> RequestOp:
+    """The newest keys of a range, of those that were created before a revision."""
     return RequestOp(
         request_range=RangeRequest(
             key=key,
             range_end=end,
-            limit=1,
+            limit=limit,
             sort_order=RangeRequest.DESCEND,
             sort_target=RangeRequest.CREATE,
             max_create_revision=before - 1 if before else 0,

@@ -6,6 +6,7 @@ Each node is a `Server` that can be stopped, killed and frozen on its own; see s
 from __future__ import annotations
 
 import socket
+import ssl
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -100,6 +101,19 @@ class ZooKeeperServer(Server):
         found = [line for line in self.ask("srvr").splitlines() if line.startswith("Mode: ")]
         return found[0].removeprefix("Mode: ") if found else ""
 
+    def serves(self) -> bool:
+        """Whether it answers; by TLS too, of which the first handshake takes a cold machine seconds."""
+        if not self.role():
+            return False
+        if not self.tls:
+            return True
+        context = ssl.create_default_context(cafile=self.certificate)
+        context.check_hostname = False
+        with suppress(OSError), socket.create_connection((HOST, self.secure_port), 30) as link:
+            context.wrap_socket(link).close()
+            return True
+        return False
+
     def figures(self) -> dict[str, int]:
         """What it counts: packets, watches, znodes, sessions."""
         lines = [line.split("\t") for line in self.ask("mntr").splitlines()]
@@ -146,7 +160,7 @@ class Ensemble(ServerSet):
     def wait(self) -> None:
         """Wait until every node that runs also serves."""
         eventually(
-            lambda: all(node.role() for node in self.nodes if node._process is not None),
+            lambda: all(node.serves() for node in self.nodes if node._process is not None),
             "the ensemble to serve",
             timeout=90,
         )

@@ -215,16 +215,18 @@ async def test_a_thousand_attempts_leave_nothing(etcd_cluster: EtcdCluster) -> N
         lease = await holder.lock(name).acquire()
 
         async def attempt(number: int) -> None:
+            # Some get no answer in time on a busy machine: those must leave nothing either.
             if number % 3 == 0:
-                assert await client.lock(name).try_acquire() is None
+                with suppress(holdfast.EngineError):
+                    assert await client.lock(name).try_acquire() is None
             elif number % 3 == 1:
-                with suppress(holdfast.LockTimeout, holdfast.EngineError):  # it is in a hurry
+                with suppress(holdfast.LockTimeout, holdfast.EngineError):
                     await client.lock(name).acquire(timeout=0.01)
             else:
                 task = asyncio.create_task(client.lock(name).acquire())
                 await asyncio.sleep(number / 100_000)
                 task.cancel()
-                with suppress(asyncio.CancelledError):
+                with suppress(asyncio.CancelledError, holdfast.EngineError):
                     await task
 
         for start in range(0, 1_000, 50):

@@ -88,11 +88,19 @@ class ZooKeeperServer(Server):
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and not stopped since."""
+        return self._process is not None
+
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
     def ask(self, word: str) -> str:
         """Send a four-letter word; an empty answer means that it does not answer."""
-        with suppress(OSError), socket.create_connection((HOST, self.port), timeout=2) as link:
+        with suppress(OSError), socket.create_connection((HOST, self.port), timeout=5) as link:
             link.sendall(word.encode())
-            link.settimeout(2)
             return b"".join(iter(lambda: link.recv(65_536), b"")).decode()
         return ""
 
@@ -131,8 +139,9 @@ class Ensemble(ServerSet):
         self, folder: Path, *, tls: bool = False, tidy: float = 60, **settings: Setting
     ) -> None:
         super().__init__(folder)
-        self.nodes = [ZooKeeperServer(folder / f"node-{n}", n, tls=tls) for n in (1, 2, 3)]
-        shared: dict[str, Setting] = {
+        self.tls = tls
+        self.tidy = tidy
+        self.settings: dict[str, Setting] = {
             "tickTime": 200,
             "initLimit": 50,
             "syncLimit": 25,
@@ -142,28 +151,44 @@ class Ensemble(ServerSet):
             "preAllocSize": 256,
             **settings,
         }
-        for node in self.nodes:
-            shared[f"server.{node.number}"] = (
-                f"{HOST}:{node.peer_port}:{node.election_port};{HOST}:{node.port}"
-            )
-        for node in self.nodes:
-            node.properties = [f"-Dznode.container.checkIntervalMs={int(tidy * 1000)}"]
-            node.settings = {**shared, "dataDir": node.folder / "data"}
-            if tls:
-                node.settings["secureClientPort"] = node.secure_port
+        self.nodes: list[ZooKeeperServer] = []
 
     def _start(self, running: ExitStack) -> None:
+        for attempt in range(3):  # somebody else may have been quicker to one of the ports
+            with ExitStack() as started:
+                self._make_nodes(self.folder / f"attempt-{attempt}")
+                for node in self.nodes:
+                    started.enter_context(node)
+                if self._serves():
+                    running.push(started.pop_all())
+                    return
+        raise AssertionError(f"can't start an ensemble: see the logs in {self.folder}")
+
+    def _make_nodes(self, folder: Path) -> None:
+        self.nodes = [ZooKeeperServer(folder / f"node-{n}", n, tls=self.tls) for n in (1, 2, 3)]
+        members: dict[str, Setting] = {
+            f"server.{node.number}": (
+                f"{HOST}:{node.peer_port}:{node.election_port};{HOST}:{node.port}"
+            )
+            for node in self.nodes
+        }
         for node in self.nodes:
-            running.enter_context(node)
-        self.wait()
+            node.properties = [f"-Dznode.container.checkIntervalMs={int(self.tidy * 1000)}"]
+            node.settings = {**self.settings, **members, "dataDir": node.folder / "data"}
+            if self.tls:
+                node.settings["secureClientPort"] = node.secure_port
+
+    def _serves(self) -> bool:
+        """Wait until every node serves; False if one has ended instead."""
+        for node in self.nodes:
+            eventually(lambda: node.ended() or node.role(), "the ensemble to serve", timeout=120)  # noqa: B023
+        return not any(node.ended() for node in self.nodes)
 
     def wait(self) -> None:
         """Wait until every node that runs also serves."""
-        eventually(
-            lambda: all(node.serves() for node in self.nodes if node._process is not None),
-            "the ensemble to serve",
-            timeout=90,
-        )
+        for node in self.nodes:
+            if node.runs:
+                eventually(node.serves, "the ensemble to serve", timeout=120)
 
     @property
     def hosts(self) -> str:

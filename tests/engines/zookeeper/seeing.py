@@ -15,7 +15,7 @@ from holdfast.engines.zookeeper.nodes import escaped, in_order
 from tests.conformance.cells import Cell
 from tests.proxy import ReplyCounter
 from tests.servers_zookeeper import Ensemble
-from tests.waiting import eventually, soon
+from tests.waiting import soon
 
 
 class Witness:
@@ -63,10 +63,10 @@ def total(ensemble: Ensemble, figure: str) -> int:
 
 def leftovers(ensemble: Ensemble) -> dict[str, int]:
     """What clients may leave behind: tickets, watches, connections."""
-    leader = ensemble.leader()
+    figures = ensemble.leader().figures()
     return {
-        "tickets": leader.figures()["ephemerals_count"],
-        "sessions": eventually(lambda: leader.ask("dump"), "a dump").count("0x"),
+        "tickets": figures["ephemerals_count"],
+        "sessions": figures["global_sessions"],
         "watches": total(ensemble, "watch_count"),
     }
 

@@ -8,6 +8,8 @@ from kazoo.exceptions import (
     AuthFailedError,
     InvalidACLError,
     NoAuthError,
+    RolledBackError,
+    RuntimeInconsistency,
     UnimplementedError,
 )
 
@@ -25,6 +27,9 @@ _REFUSALS = {
     AuthFailedError: "authentication failed: check the user and the password in the URL",
     UnimplementedError: "the server is too old: Holdfast needs ZooKeeper 3.5.3 or newer",
 }
+# In a transaction, what would have succeeded without the others.
+_NOT_TO_BLAME = (RolledBackError, RuntimeInconsistency)
+
 _NO_TLS = "does it speak TLS at all? if not, use zookeeper://"
 
 # What else can go wrong, by a part of its message.
@@ -47,7 +52,9 @@ _HINTS = {
 
 
 def rejection(reply: Any) -> Broken:
-    """What an answer means with which nobody reckons."""
+    """What an answer means with which nobody reckons; of a transaction, the part that failed."""
+    if isinstance(reply, list):
+        reply = next((part for part in reply if not isinstance(part, _NOT_TO_BLAME)), reply)
     for kind, advice in _REFUSALS.items():
         if isinstance(reply, kind):
             return Broken(advice, "not applied")

@@ -193,7 +193,7 @@ class ZooKeeperEngine(Engine):
 
     def _forget(self, ticket: Ticket, own: Own) -> None:
         """It is gone. Not so one that has taken its place meanwhile: a renewal may come to know late."""
-        self._queues.ignore(own)
+        self._queues.let_go(own)
         if self._mine.get(ticket.id) is own:
             del self._mine[ticket.id]
 

@@ -71,10 +71,10 @@ class Queues:
         own = Own(parent, path[len(parent) + 1 :], stat.czxid, batch.session)
         own.promise(ticket, self._io.now())
         ordered = in_order(value(listing))
-        place = ordered.index(own.node)
         own.marked = 0 if isinstance(before, Exception) else before[1].mzxid
-        if place > 0:
-            own.ahead, own.renewed = ordered[place - 1], True
+        if ordered[:1] != [own.node]:
+            if own.node in ordered:  # else it was evicted at once
+                own.ahead, own.renewed = ordered[ordered.index(own.node) - 1], True
             return own, None
         if own.marked and _nobody_between(Stat._make(before[1]), own):
             known = before[1].mzxid == before[1].pzxid
@@ -151,10 +151,12 @@ class Queues:
             ordered = in_order(listing)
             place = ordered.index(own.node)
             if place == 0:
-                self.ignore(own)
-                return own.admit(own.finds_abandoned(mark, stat, self._io.now()))
+                self.let_go(own)
+                standing = own.admit(own.finds_abandoned(mark, stat, self._io.now()))
+                _wake(own)  # perhaps it was not the one that is parked who looked
+                return standing
             if own.ahead != ordered[place - 1]:
-                self.ignore(own)
+                self.let_go(own)
                 own.ahead = ordered[place - 1]
             own.marked = stat.mzxid
             request = self._watch(own) if listen else ask.get(own.path_ahead)
@@ -221,7 +223,6 @@ class Queues:
                 request = ask.withdraw(own.path, own.path_ahead)
             (left,) = await self.ask(until, request)
             if ask.done(left) or ask.missing(left):
-                self._let_go(own)
                 return ask.done(left)
             if own.holds:
                 raise rejection(left)
@@ -312,7 +313,7 @@ class Queues:
             _wake(own)
 
     def ignore(self, own: Own) -> None:
-        """Nobody waits for what happens to the one ahead any more.
+        """Nobody is parked who wants to hear of the one ahead.
 
         Its watch is not taken back: there is one at most for each node, and it is used up by the next
         renewal.
@@ -320,7 +321,8 @@ class Queues:
         if own.ahead is not None and self._watched.get(own.path_ahead) is own:
             del self._watched[own.path_ahead]
 
-    def _let_go(self, own: Own) -> None:
+    def let_go(self, own: Own) -> None:
+        """What becomes of the one ahead is of no interest any more."""
         self.ignore(own)
         if own.ahead is not None and self._refused.get(own.parent) != own.path_ahead:
             self._sightings.forget(own.path_ahead)

@@ -1,0 +1,83 @@
+"""Whether the last holder departed with a word: never missed, and not made up in the crowd."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.conformance.cells import Cell
+from tests.engines.zookeeper.seeing import Witness, parked, within
+from tests.servers_zookeeper import Ensemble
+from tests.waiting import soon
+
+
+@pytest.fixture
+def seen(zookeeper: Ensemble, witness: Callable[[Ensemble], Witness]) -> Witness:
+    return witness(zookeeper)
+
+
+async def test_where_nobody_dies_nobody_finds_it_abandoned(cell: Cell) -> None:
+    """Attempts that are refused, time out and succeed, all at once on one name."""
+    clients = [cell.client(), cell.client()]
+    granted: list[Any] = []
+
+    async def contend(number: int) -> None:
+        chance, actor, lock = random.Random(number), cell.actor(), clients[number % 2].lock
+        for _ in range(25):
+            timeout = chance.choice((0, 0.02, None))
+            try:
+                lease = await actor.do(lambda: lock(cell.name).acquire(timeout))  # noqa: B023
+            except (holdfast.LockTimeout, holdfast.EngineError):
+                continue
+            granted.append(lease)
+            await actor.do(lease.release)
+
+    await asyncio.gather(*(contend(number) for number in range(6)))
+    assert len(granted) > 20
+    assert [lease for lease in granted if lease.abandoned] == []
+
+
+async def test_a_holder_whose_session_ends_while_one_waits(cell: Cell, seen: Witness) -> None:
+    holder, client = cell.client(), cell.client()
+    await cell.run(lambda: holder.lock(cell.name).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await parked(client)
+    seen.end_session(holder)
+    following = await within(10, waiter)
+    assert following.abandoned
+    await cell.run(following.release)
+    assert not (await cell.run(lambda: client.lock(cell.name).acquire())).abandoned
+
+
+async def test_a_waiter_that_dies_in_the_middle_does_not_count(cell: Cell, seen: Witness) -> None:
+    holder, ghost, client = cell.client(), cell.client(), cell.client()
+    lease = await cell.run(lambda: holder.lock(cell.name).acquire())
+    gone = cell.actor().start(lambda: ghost.lock(cell.name).acquire())
+    await parked(ghost)
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await parked(client)
+    first = seen.tickets(cell.name)[0]
+    seen.end_session(ghost)
+    (own,) = client._engine._mine.values()
+    await soon(lambda: own.ahead == first, "the heir to see that the ghost is gone")
+    await cell.run(lease.release)
+    following = await within(10, waiter)
+    assert not following.abandoned
+    await cell.run(following.release)
+    await cell.run((await within(10, gone)).release)  # it has joined again
+
+
+async def test_a_waiter_that_withdraws_in_the_middle_does_not_count(cell: Cell) -> None:
+    holder, middle, client = cell.client(), cell.client(), cell.client()
+    lease = await cell.run(lambda: holder.lock(cell.name).acquire())
+    impatient = cell.actor().start(lambda: middle.lock(cell.name).acquire(timeout=1))
+    await parked(middle)
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await parked(client)
+    with pytest.raises(holdfast.LockTimeout):
+        await within(10, impatient)
+    await cell.run(lease.release)
+    assert not (await within(10, waiter)).abandoned

@@ -130,7 +130,7 @@ class EtcdEngine(Engine):
             while True:
                 request = RangeRequest(key=start, range_end=QUEUES_END, limit=_PAGE, keys_only=True)
                 answer = await self._cluster.ask(RANGE, request, until, repeatable=True)
-                names.update(name_of(kv.key) for kv in answer.kvs)
+                names.update(name for kv in answer.kvs if (name := name_of(kv.key)) is not None)
                 if not answer.more:
                     return sorted(name for name in names if matches(name, pattern))
                 start = answer.kvs[-1].key + b"\0"

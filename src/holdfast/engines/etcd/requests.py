@@ -40,17 +40,19 @@ def enter(seat: Seat, ttl: float, lease: Lease, traces: Lease, *, if_free: bool)
     trace without a ticket means that the holder before did not release; it is left as it is.
     """
     keys, view = seat.keys, seat.view
-    is_new, is_free = created_at(seat.key, 0), created_at(keys.queue, 0, keys.end)
+    is_new = created_at(seat.key, 0)
     join = put(seat.key, seat.card._replace(ttl=ttl).pack(), lease.id)
     mark = put(keys.trace, written("held"), traces.id)
     there = [get(seat.key), *(_renewed(seat, view, ttl, lease) if view.fence else ())]
     if if_free:
         refused = nested([is_new], [newest(keys.queue, keys.end)], there)
+        is_free = created_at(keys.queue, 0, keys.end)
         otherwise = nested([is_new, is_free], [join], [refused])
     else:
         # The two newest, because the newest is the one that joins.
         otherwise = nested([is_new], [join, newest(keys.queue, keys.end, limit=2)], there)
-    return txn([is_new, is_free, created_at(keys.trace, 0)], [join, mark], [otherwise])
+    nothing = created_at(keys.everything, 0, keys.everything_end)
+    return txn([nothing], [join, mark], [otherwise])
 
 
 class Joined(NamedTuple):
@@ -185,7 +187,7 @@ def release(seat: Seat, traces: Lease) -> TxnRequest:
     mine = created_at(seat.key, seat.view.fence)
     return txn(
         [mine, none_after(keys.queue, keys.end, seat.view.fence)],
-        [delete(seat.key), delete(keys.trace)],
+        [delete(keys.everything, keys.everything_end)],
         [
             nested(
                 [mine],

@@ -21,8 +21,7 @@ def keys(cluster: EtcdCluster, prefix: str = "holdfast/") -> list[str]:
 
 def of(cluster: EtcdCluster, name: str) -> list[str]:
     """All keys of a name: its tickets and its trace."""
-    queue, _, trace = Keys.of(name)
-    return keys(cluster, queue.decode()) + keys(cluster, trace.decode())
+    return keys(cluster, Keys.of(name).everything.decode())
 
 
 def tickets(cluster: EtcdCluster, name: str) -> dict[str, str]:

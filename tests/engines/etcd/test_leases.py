@@ -10,6 +10,7 @@ import pytest
 import holdfast
 from holdfast.core.ticket import Departure, Owner, Place, Ticket
 from holdfast.engines.contract import Engine
+from holdfast.engines.etcd.keys import Keys
 from holdfast.engines.registry import open_engine
 from holdfast.io.blocking import BlockingIO, run
 from holdfast.primitives.waiting import new_id
@@ -90,7 +91,7 @@ async def test_leases_that_went_while_nobody_needed_them(
         etcd_cluster.ctl("lease", "revoke", f"{lease:x}")
     second = await cell.run(lambda: client.lock(cell.name).acquire())
     assert second.fence > first.fence
-    traces = seeing.lease_of(etcd_cluster, f"holdfast/h/{cell.name}")
+    traces = seeing.lease_of(etcd_cluster, Keys.of(cell.name).trace.decode())
     etcd_cluster.ctl("lease", "revoke", f"{traces:x}")
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, client, 1)
@@ -171,9 +172,10 @@ async def test_a_dead_process_that_nobody_watched_is_gone_with_its_lease(
     with Child(cell.face, cell.url) as child:
         child.call("acquire", name=cell.name, ttl=2)
         child.kill()
-    queue = f"holdfast/q/{cell.name}/"
     longest = 2 + client.traits.unwatched
-    await soon(lambda: not seeing.keys(etcd_cluster, queue), "the end of its lease", longest + 5)
+    await soon(
+        lambda: not seeing.tickets(etcd_cluster, cell.name), "the end of its lease", longest + 5
+    )
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     assert lease.abandoned, "a trace was left"
     await cell.run(lease.release)

@@ -126,6 +126,10 @@ async def test_500_waiters_and_one_event_per_release(etcd_cluster: EtcdCluster) 
         await gate.release()
         for number in range(hand_offs):
             await soon(partial(_longer_than, running, number), "the next holder")
+            # Its own watches are ended without waiting; later they would count its own release.
+            await soon(
+                partial(_at_most, etcd_cluster, 2 * (499 - number)), "the end of its watches"
+            )
             await running[number].release()
         await soon(partial(_longer_than, running, hand_offs), "the last holder")
         assert len(running) == hand_offs + 1
@@ -162,6 +166,10 @@ async def test_a_client_that_waits_no_more_keeps_no_stream(
 
 def _events(cluster: EtcdCluster) -> float:
     return cluster.total("etcd_debugging_mvcc_events_total")
+
+
+def _at_most(cluster: EtcdCluster, watchers: int) -> bool:
+    return seeing.watchers(cluster) <= watchers
 
 
 def _longer_than(items: list[Any], count: int) -> bool:

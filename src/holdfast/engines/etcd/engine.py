@@ -24,7 +24,7 @@ from holdfast.engines.etcd.multiplexed import AsyncioNode
 from holdfast.engines.etcd.node import Node
 from holdfast.engines.etcd.queues import Queues
 from holdfast.engines.etcd.renewals import renew
-from holdfast.engines.etcd.seat import Ahead
+from holdfast.engines.etcd.seat import Ahead, View
 from holdfast.engines.etcd.traces import Trace
 from holdfast.engines.etcd.troubles import Broken, LeaseGone, explained
 from holdfast.engines.etcd.urls import credentials_of, login_of
@@ -83,15 +83,16 @@ class EtcdEngine(Engine):
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         seat = self._queues.seats.get(ticket.id)
-        if seat is None or seat.ahead is None:
+        view = View() if seat is None else seat.view
+        ahead = view.ahead
+        if seat is None or ahead is None:
             return None
         watcher = seat.watcher
-        if watcher is not None and watcher.ahead != seat.ahead.key:
+        if watcher is not None and watcher.ahead != ahead.key:
             self._watches.drop(watcher)
             watcher = None
         if watcher is None:
-            watcher = self._watches.add(seat.ahead.key, seat.key, seat.revision)
-            seat.watcher = watcher
+            watcher = seat.watcher = self._watches.add(ahead.key, seat.key, view.revision)
         await watcher.flag.wait(max(0.0, until - self._io.now()))
         try:
             if watcher.broken is not None:
@@ -106,8 +107,8 @@ class EtcdEngine(Engine):
                 self.unpark(ticket)
         if watcher.renewed is None:
             return None
-        seat.ahead, watcher.renewed = Ahead.read(watcher.renewed), None
-        return Standing(Place.WAITING, seat.fence, recheck=self._queues.left(seat.ahead))
+        ahead, watcher.renewed = Ahead.read(watcher.renewed), None
+        return Standing(Place.WAITING, view.fence, recheck=self._queues.left(ahead))
 
     def unpark(self, ticket: Ticket) -> None:
         seat = self._queues.seats.get(ticket.id)
@@ -129,7 +130,7 @@ class EtcdEngine(Engine):
             while True:
                 request = RangeRequest(key=start, range_end=QUEUES_END, limit=_PAGE, keys_only=True)
                 answer = await self._cluster.ask(RANGE, request, until, repeatable=True)
-                names.update(name_of(kv.key) for kv in answer.kvs)
+                names.update(name for kv in answer.kvs if (name := name_of(kv.key)) is not None)
                 if not answer.more:
                     return sorted(name for name in names if matches(name, pattern))
                 start = answer.kvs[-1].key + b"\0"

@@ -1,9 +1,10 @@
 """How names and tickets become keys and values, and back.
 
-- `holdfast/q/NAME/LABEL`: a ticket. All of a name's, in order of creation, are its queue. The id is in
+- `holdfast/q/NAME/.LABEL`: a ticket. All of a name's, in order of creation, are its queue. The id is in
   the value. The label belongs to the client, which uses it again for its next tickets: etcd remembers
   every key that ever was until it is compacted, and goes through them all when it looks at a range.
-- `holdfast/h/NAME`: the trace that a holder leaves unless it releases; see `traces.py`.
+- `holdfast/q/NAME/!`: the trace that a holder leaves unless it releases; see `traces.py`. In one range with
+  the tickets, so that a single condition says that there is nothing at all.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ QUEUES = b"holdfast/q/"
 QUEUES_END = b"holdfast/q0"
 """What comes right after all queues: `0` follows `/`."""
 
-_TRACES = b"holdfast/h/"
+_TRACE = b"!"
 
 
 def _escaped(text: str) -> bytes:
@@ -34,21 +35,27 @@ class Keys(NamedTuple):
 
     queue: bytes
     end: bytes
-    """The queue is all keys from `queue` up to here."""
+    """The tickets are all keys from `queue` up to here."""
     trace: bytes
+    everything: bytes
+    everything_end: bytes
 
     @classmethod
     def of(cls, name: str) -> Keys:
-        tag = _escaped(name)
-        return cls(QUEUES + tag + b"/", QUEUES + tag + b"0", _TRACES + tag)
+        tag = QUEUES + _escaped(name)
+        base = tag + b"/"
+        return cls(base + b".", base + b"/", base + _TRACE, base, tag + b"0")
 
     def ticket(self, label: str) -> bytes:
         return self.queue + label.encode()
 
 
-def name_of(ticket_key: bytes) -> str:
-    """The name in whose queue a ticket stands."""
-    tag = ticket_key.removeprefix(QUEUES).partition(b"/")[0].decode(errors="replace")
+def name_of(key: bytes) -> str | None:
+    """The name in whose queue a ticket stands; None: this is not a ticket."""
+    tag_bytes, _, rest = key.removeprefix(QUEUES).partition(b"/")
+    if rest == _TRACE:
+        return None
+    tag = tag_bytes.decode(errors="replace")
     return tag.replace("%2F", "/").replace("%25", "%")
 
 

@@ -12,7 +12,7 @@ from holdfast.engines.etcd.cluster import Cluster
 from holdfast.engines.etcd.keys import Card, Keys, Labels
 from holdfast.engines.etcd.leases import Lease, Leases
 from holdfast.engines.etcd.messages_pb2 import KeyValue, RangeRequest, TxnRequest, TxnResponse
-from holdfast.engines.etcd.seat import Ahead, Seat
+from holdfast.engines.etcd.seat import Ahead, Seat, View
 from holdfast.engines.etcd.traces import Trace
 from holdfast.engines.etcd.troubles import Broken, Compacted, LeaseGone
 from holdfast.engines.etcd.wire import RANGE, TXN, first
@@ -59,11 +59,12 @@ class Queues:
                 standing = self._joined(seat, joined, revision)
             else:
                 own, told = requests.there(answer, if_free=if_free)
-                if own.create_revision != seat.fence:
+                if own.create_revision != seat.view.fence:
                     # An earlier request has arrived, of which we heard nothing: look with its fence.
-                    seat.found(own.create_revision, revision)
+                    seat.learn(View(own.create_revision, revision))
                     continue
-                standing = await self.seated(seat, requests.renewed(told), revision, until)
+                seen = requests.renewed(own.create_revision, told)
+                standing = await self.seated(seat, seen, revision, until)
             if standing.place is not Place.REFUSED:
                 seat.renewed(ttl, lease, sent + ticket.ttl)
             if standing.recheck <= 0 and await self._take_out(seat, until):
@@ -86,44 +87,47 @@ class Queues:
     def _joined(self, seat: Seat, joined: requests.Joined, revision: int) -> Standing:
         """Take in the answer to one who was not there yet."""
         if joined.ahead is None:
-            seat.learn(revision, revision, None)
-            seat.abandoned = joined.abandoned
+            seat.learn(View(revision, revision, None, True, joined.abandoned))
             return Standing(Place.ADMITTED, revision, joined.abandoned)
         ahead = Ahead.read(joined.ahead)
         if not joined.there:
-            seat.ahead = ahead
+            seat.view = View(ahead=ahead)
             return Standing(Place.REFUSED, recheck=self.left(ahead, glimpsed=True))
         return self._behind(seat, ahead, revision, revision)
 
     async def look(self, seat: Seat, until: float) -> Standing | None:
         """Where a ticket stands, without renewing it; None: it is not there."""
+        fence = seat.view.fence
         answer = await self.ask(requests.look(seat), until, repeatable=True)
         if not answer.succeeded:
             return None
-        seen = requests.looked(answer.responses)
+        seen = requests.looked(fence, answer.responses)
         return await self.seated(seat, seen, answer.header.revision, until)
 
     async def seated(
         self, seat: Seat, seen: requests.Seen, revision: int, until: float
     ) -> Standing:
         """Take in where a ticket stands that was there."""
+        # By the fence of the question: the ticket may have gone and joined anew since.
+        fence, view = seen.fence, seat.view
         if seen.ahead is not None:
-            return self._behind(seat, seen.ahead, seat.fence, revision)
-        if not seat.admitted or seat.abandoned is None:
-            before = seat.ahead
-            abandoned = await self.abandoned(
-                seat.keys, seat.fence, seen.trace, until, before.fence if before else 0
-            )
-            if before is not None:
-                self._sightings.forget(_sign(before))
-            seat.learn(seat.fence, revision, None)
-            seat.abandoned = abandoned
-        return Standing(Place.ADMITTED, seat.fence, seat.abandoned)
+            return self._behind(seat, seen.ahead, fence, revision)
+        if not seen.asked or (view.fence == fence and view.admitted):
+            return Standing(Place.ADMITTED, fence, bool(view.abandoned))
+        before = view.ahead
+        abandoned = await self.abandoned(
+            seat.keys, fence, seen.trace, until, before.fence if before else 0
+        )
+        if before is not None:
+            self._sightings.forget(_sign(before))
+        seat.learn(View(fence, revision, None, True, abandoned))
+        return Standing(Place.ADMITTED, fence, abandoned)
 
     def _behind(self, seat: Seat, ahead: Ahead, fence: int, revision: int) -> Standing:
-        if seat.ahead is not None and seat.ahead.fence != ahead.fence:
-            self._sightings.forget(_sign(seat.ahead))
-        seat.learn(fence, revision, ahead)
+        before = seat.view.ahead
+        if before is not None and before.fence != ahead.fence:
+            self._sightings.forget(_sign(before))
+        seat.learn(View(fence, revision, ahead))
         return Standing(Place.WAITING, fence, recheck=self.left(ahead))
 
     async def abandoned(
@@ -151,7 +155,7 @@ class Queues:
 
     async def _take_out(self, seat: Seat, until: float) -> bool:
         """Take out the ticket ahead, which has expired; False: it could not be done now."""
-        ahead = seat.ahead
+        ahead = seat.view.ahead
         assert ahead is not None
         try:
             traces = await self.leases.traces(until)
@@ -168,8 +172,8 @@ class Queues:
         if seat is None:  # it has left before, or its request to join comes late
             seat = await self.find(ticket, until)
             return seat is not None and await self._leave(seat, departure, until)
-        if seat.ahead is not None:
-            self._sightings.forget(_sign(seat.ahead))
+        if seat.view.ahead is not None:
+            self._sightings.forget(_sign(seat.view.ahead))
         left = await self._leave(seat, departure, until)
         if not seat.unanswered:
             self._give_back(ticket.id, seat)
@@ -183,19 +187,19 @@ class Queues:
         for kv in answer.kvs:
             if Card.unpack(kv.value).id == ticket.id:
                 seat = Seat(ticket, kv.key.removeprefix(keys.queue).decode())
-                seat.found(kv.create_revision, answer.header.revision)
+                seat.learn(View(kv.create_revision, answer.header.revision))
                 return seat
         return None
 
     async def _leave(self, seat: Seat, departure: Departure, until: float) -> bool:
         while True:
-            if not seat.fence:
+            if not seat.view.fence:
                 request = RangeRequest(key=seat.key)
                 answer = await self.cluster.ask(RANGE, request, until, repeatable=True)
                 own = first(answer)
                 if own is None:
                     return False
-                seat.found(own.create_revision, answer.header.revision)
+                seat.learn(View(own.create_revision, answer.header.revision))
             traces = await self.leases.traces(until)
             try:
                 if await self._left_as(seat, departure, traces, until):
@@ -205,13 +209,14 @@ class Queues:
                 continue
             if not seat.unanswered:
                 return False
-            seat.fence = 0  # a late request may have put it there anew
+            seat.view = View()  # a late request may have put it there anew
 
     async def _left_as(self, seat: Seat, departure: Departure, traces: Lease, until: float) -> bool:
         """Take out the ticket with this fence; False: it was not there."""
         if departure is Departure.LOST:
             return (await self.ask(requests.abandon(seat, traces), until)).succeeded
-        if not seat.admitted or (departure is Departure.WITHDRAWN and seat.abandoned is None):
+        abandoned = seat.view.abandoned
+        if not seat.view.admitted or (departure is Departure.WITHDRAWN and abandoned is None):
             answer = await self.ask(requests.withdraw(seat), until)
             if not answer.succeeded:
                 return False
@@ -220,8 +225,8 @@ class Queues:
                 return True  # it was somewhere in the middle
             if departure is Departure.WITHDRAWN:
                 trace = Trace.read(first(withdrawn.responses[0].response_range))
-                seat.abandoned = await self.abandoned(seat.keys, seat.fence, trace, until)
-        if departure is Departure.WITHDRAWN and seat.abandoned:
+                abandoned = await self.abandoned(seat.keys, seat.view.fence, trace, until)
+        if departure is Departure.WITHDRAWN and abandoned:
             return (await self.ask(requests.abandon(seat, traces), until)).succeeded
         answer = await self.ask(requests.release(seat, traces), until)
         return bool(answer.succeeded or answer.responses[0].response_txn.succeeded)

@@ -10,7 +10,7 @@ from holdfast.engines.etcd import requests
 from holdfast.engines.etcd.leases import Lease
 from holdfast.engines.etcd.messages_pb2 import TxnResponse
 from holdfast.engines.etcd.queues import Queues
-from holdfast.engines.etcd.seat import Seat
+from holdfast.engines.etcd.seat import Seat, View
 from holdfast.engines.etcd.troubles import Broken, LeaseGone
 from holdfast.engines.etcd.wire import TXN, Method, txn
 
@@ -22,6 +22,7 @@ class _Renewal(NamedTuple):
     place: int
     ticket: Ticket
     seat: Seat
+    view: View
     ttl: float
     lease: Lease
 
@@ -36,14 +37,14 @@ async def renew(queues: Queues, tickets: Sequence[Ticket], until: float) -> list
         for index, ticket in enumerate(tickets):
             if standings[index] is None:
                 seat = queues.seats.get(ticket.id)
-                if seat is None or not seat.fence:
+                if seat is None or not seat.view.fence:
                     seat = await queues.find(ticket, until)
                 if seat is None:
                     standings[index] = Standing(Place.GONE)
                 else:
-                    ttl = seat.stated(ticket, sent)
+                    ttl, view = seat.stated(ticket, sent), seat.view
                     lease = await queues.leases.any_for(ttl, until)
-                    renewals.append(_Renewal(index, ticket, seat, ttl, lease))
+                    renewals.append(_Renewal(index, ticket, seat, view, ttl, lease))
         failure = await _round(queues, renewals, standings, sent, until)
         if not isinstance(failure, LeaseGone):
             break
@@ -65,7 +66,7 @@ async def _round(
     chunks = [renewals[start : start + _CHUNK] for start in range(0, len(renewals), _CHUNK)]
     calls: list[tuple[Method, Any]] = [leases.keep_alive(lease) for lease in stale.values()]
     for chunk in chunks:
-        steps = [requests.renew(one.seat, one.ttl, one.lease) for one in chunk]
+        steps = [requests.renew(one.seat, one.view, one.ttl, one.lease) for one in chunk]
         calls.append((TXN, txn(then=steps)))
     answers = await queues.cluster.ask_all(calls, until)
     failure: Broken | None = None
@@ -97,7 +98,7 @@ async def _take_in(
         if not told.succeeded:
             standings[one.place] = Standing(Place.GONE)
         elif one.lease.until >= sent + one.ticket.ttl:
-            seen = requests.renewed(told.responses)
+            seen = requests.renewed(one.view.fence, told.responses)
             standings[one.place] = await queues.seated(
                 one.seat, seen, answer.header.revision, until
             )

@@ -14,7 +14,7 @@ from holdfast.engines.etcd.messages_pb2 import (
     TxnRequest,
     TxnResponse,
 )
-from holdfast.engines.etcd.seat import Ahead, Seat
+from holdfast.engines.etcd.seat import Ahead, Seat, View
 from holdfast.engines.etcd.traces import Trace, written
 from holdfast.engines.etcd.wire import (
     changed_at,
@@ -39,18 +39,20 @@ def enter(seat: Seat, ttl: float, lease: Lease, traces: Lease, *, if_free: bool)
     The way of one who finds the lock free is the shortest, because it is what an acquire costs. A
     trace without a ticket means that the holder before did not release; it is left as it is.
     """
-    keys = seat.keys
-    is_new, is_free = created_at(seat.key, 0), created_at(keys.queue, 0, keys.end)
+    keys, view = seat.keys, seat.view
+    is_new = created_at(seat.key, 0)
     join = put(seat.key, seat.card._replace(ttl=ttl).pack(), lease.id)
     mark = put(keys.trace, written("held"), traces.id)
-    there = [get(seat.key), *(_renewed(seat, ttl, lease) if seat.fence else ())]
+    there = [get(seat.key), *(_renewed(seat, view, ttl, lease) if view.fence else ())]
     if if_free:
         refused = nested([is_new], [newest(keys.queue, keys.end)], there)
+        is_free = created_at(keys.queue, 0, keys.end)
         otherwise = nested([is_new, is_free], [join], [refused])
     else:
         # The two newest, because the newest is the one that joins.
         otherwise = nested([is_new], [join, newest(keys.queue, keys.end, limit=2)], there)
-    return txn([is_new, is_free, created_at(keys.trace, 0)], [join, mark], [otherwise])
+    nothing = created_at(keys.everything, 0, keys.everything_end)
+    return txn([nothing], [join, mark], [otherwise])
 
 
 class Joined(NamedTuple):
@@ -90,9 +92,9 @@ def there(answer: TxnResponse, *, if_free: bool) -> tuple[KeyValue, Sequence[Res
     return own, found.responses[1:]
 
 
-def renew(seat: Seat, ttl: float, lease: Lease) -> RequestOp:
+def renew(seat: Seat, view: View, ttl: float, lease: Lease) -> RequestOp:
     """Extend a ticket if it is there, and look where it stands."""
-    return nested([created_at(seat.key, seat.fence)], _renewed(seat, ttl, lease))
+    return nested([created_at(seat.key, view.fence)], _renewed(seat, view, ttl, lease))
 
 
 def look(seat: Seat) -> TxnRequest:
@@ -100,51 +102,58 @@ def look(seat: Seat) -> TxnRequest:
 
     It only reads, and nothing is nested in it: such a transaction costs the servers no write.
     """
-    return txn([created_at(seat.key, seat.fence)], _search(seat))
+    fence = seat.view.fence
+    return txn([created_at(seat.key, fence)], _search(seat.keys, fence))
 
 
-def _renewed(seat: Seat, ttl: float, lease: Lease) -> list[RequestOp]:
+def _renewed(seat: Seat, view: View, ttl: float, lease: Lease) -> list[RequestOp]:
     same = seat.lease is lease and seat.card.ttl == ttl
     change = (
         touch(seat.key) if same else put(seat.key, seat.card._replace(ttl=ttl).pack(), lease.id)
     )
-    return [change, *_who_is_ahead(seat)]
+    return [change, *_who_is_ahead(seat.keys, view)]
 
 
-def _who_is_ahead(seat: Seat) -> list[RequestOp]:
+def _who_is_ahead(keys: Keys, view: View) -> list[RequestOp]:
     """Who is, of those that were there before; and if nobody is, the trace."""
-    if seat.admitted:
+    if view.admitted:
         return []
-    if seat.ahead is None:
-        return [nested([], _search(seat))]
+    search = _search(keys, view.fence)
+    if view.ahead is None:
+        return [nested([], search)]
     # Most often it is the same as before: then nobody has to go through the whole queue.
-    same = created_at(seat.ahead.key, seat.ahead.fence)
-    return [nested([same], [get(seat.ahead.key)], _search(seat))]
+    same = created_at(view.ahead.key, view.ahead.fence)
+    return [nested([same], [get(view.ahead.key)], search)]
 
 
-def _search(seat: Seat) -> list[RequestOp]:
-    keys = seat.keys
-    return [newest(keys.queue, keys.end, before=seat.fence), get(keys.trace)]
+def _search(keys: Keys, fence: int) -> list[RequestOp]:
+    return [newest(keys.queue, keys.end, before=fence), get(keys.trace)]
 
 
 class Seen(NamedTuple):
     """Where a ticket stands, as a transaction saw it."""
 
+    fence: int
+    """Of the ticket that it was about."""
     ahead: Ahead | None = None
     """None: it is the first."""
     trace: Trace | None = None
+    asked: bool = True
+    """False: nobody asked, because it was known to be the first."""
 
 
-def renewed(answers: Sequence[ResponseOp]) -> Seen:
-    """Read what a renewal was told: a holder asks no questions."""
-    return Seen() if len(answers) == 1 else looked(answers[1].response_txn.responses)
+def renewed(fence: int, answers: Sequence[ResponseOp]) -> Seen:
+    """Read what the renewal of a ticket with this fence was told."""
+    if len(answers) == 1:
+        return Seen(fence, asked=False)
+    return looked(fence, answers[1].response_txn.responses)
 
 
-def looked(answers: Sequence[ResponseOp]) -> Seen:
+def looked(fence: int, answers: Sequence[ResponseOp]) -> Seen:
     """Read what `look` was told."""
     ahead = first(answers[0].response_range)
     trace = Trace.read(first(answers[1].response_range)) if len(answers) > 1 else None
-    return Seen(None if ahead is None else Ahead.read(ahead), trace)
+    return Seen(fence, None if ahead is None else Ahead.read(ahead), trace)
 
 
 def take_out(keys: Keys, ahead: Ahead, traces: Lease) -> TxnRequest:
@@ -175,16 +184,16 @@ def evict(keys: Keys, holder: KeyValue, traces: Lease) -> TxnRequest:
 def release(seat: Seat, traces: Lease) -> TxnRequest:
     """Take out a ticket that is known to be the first: the last one to leave takes the trace along."""
     keys = seat.keys
-    mine = created_at(seat.key, seat.fence)
+    mine = created_at(seat.key, seat.view.fence)
     return txn(
-        [mine, none_after(keys.queue, keys.end, seat.fence)],
-        [delete(seat.key), delete(keys.trace)],
+        [mine, none_after(keys.queue, keys.end, seat.view.fence)],
+        [delete(keys.everything, keys.everything_end)],
         [
             nested(
                 [mine],
                 [
                     delete(seat.key),
-                    put(keys.trace, written("released", seat.fence), traces.id),
+                    put(keys.trace, written("released", seat.view.fence), traces.id),
                 ],
             )
         ],
@@ -195,11 +204,11 @@ def abandon(seat: Seat, traces: Lease) -> TxnRequest:
     """Take out a ticket; if it is the first, whoever is next will find the name abandoned."""
     keys = seat.keys
     return txn(
-        [created_at(seat.key, seat.fence)],
+        [created_at(seat.key, seat.view.fence)],
         [
             nested(
-                [none_before(keys.queue, keys.end, seat.fence)],
-                [put(keys.trace, written("abandoned", seat.fence), traces.id)],
+                [none_before(keys.queue, keys.end, seat.view.fence)],
+                [put(keys.trace, written("abandoned", seat.view.fence), traces.id)],
             ),
             delete(seat.key),
         ],
@@ -209,9 +218,9 @@ def abandon(seat: Seat, traces: Lease) -> TxnRequest:
 def withdraw(seat: Seat) -> TxnRequest:
     """Take out a ticket unless it is the first: then the trace has to be read before."""
     keys = seat.keys
-    is_first = none_before(keys.queue, keys.end, seat.fence)
+    is_first = none_before(keys.queue, keys.end, seat.view.fence)
     return txn(
-        [created_at(seat.key, seat.fence)],
+        [created_at(seat.key, seat.view.fence)],
         [nested([is_first], [get(keys.trace)], [delete(seat.key)])],
     )
 

@@ -25,22 +25,31 @@ class Ahead(NamedTuple):
         return cls(kv.key, kv.create_revision, kv.mod_revision, Card.unpack(kv.value).ttl)
 
 
+class View(NamedTuple):
+    """Where a ticket stands, as it was last heard. Replaced as a whole: threads may look at any time."""
+
+    fence: int = 0
+    """0: not known, nor whether it is there at all."""
+    revision: int = 0
+    """When that was so."""
+    ahead: Ahead | None = None
+    admitted: bool = False
+    abandoned: bool | None = None
+    """None: not known yet. It is found out when the ticket is the first."""
+
+
 class Seat:
     """One ticket's place in its queue."""
 
     __slots__ = (
-        "abandoned",
-        "admitted",
-        "ahead",
         "card",
-        "fence",
         "key",
         "keys",
         "label",
         "lease",
         "promised",
-        "revision",
         "unanswered",
+        "view",
         "watcher",
     )
 
@@ -49,13 +58,7 @@ class Seat:
         self.label = label
         self.key = self.keys.ticket(label)
         self.card = Card.of(ticket)
-        self.fence = 0
-        self.revision = 0
-        """Of the newest answer that was taken in."""
-        self.ahead: Ahead | None = None
-        self.admitted = False
-        self.abandoned: bool | None = None
-        """None: not known yet. It is found out when the ticket is the first."""
+        self.view = View()
         self.lease: Lease | None = None
         self.promised = -math.inf
         """Until when, on our clock, this ticket has been promised to live."""
@@ -70,23 +73,13 @@ class Seat:
         """
         return max(ticket.ttl, min(self.promised - now, self.card.ttl))
 
-    def found(self, fence: int, revision: int) -> None:
-        """Take in that it is there, though not where."""
-        self.learn(fence, revision, None)
-        self.admitted = False
-
     def renewed(self, ttl: float, lease: Lease, promised: float) -> None:
         """Take in what is written on it now, and until when it has been promised to live."""
         self.card = self.card._replace(ttl=ttl)
         self.lease = lease
         self.promised = max(self.promised, promised)
 
-    def learn(self, fence: int, revision: int, ahead: Ahead | None) -> None:
-        """Take in where it stands: behind `ahead`, or first."""
-        if revision < self.revision:
-            return  # something newer is known already
-        if fence != self.fence:
-            self.fence, self.admitted, self.abandoned = fence, False, None
-        self.revision = revision
-        self.ahead = ahead
-        self.admitted = ahead is None
+    def learn(self, view: View) -> None:
+        """Take in where it stands, unless something newer is known already."""
+        if view.revision >= self.view.revision:
+            self.view = view

@@ -90,7 +90,8 @@ class Watches:
         return watcher
 
     def drop(self, watcher: Watcher) -> None:
-        """Listen no more."""
+        """Listen no more; whoever still waits for it looks again."""
+        _look_again(watcher)
         with self._mutex:
             if self._watchers.pop(watcher.number, None) is not None and self._stream is not None:
                 for id in _ids(watcher):
@@ -166,7 +167,7 @@ class Watches:
                 self._stream = stream
                 for watcher in self._watchers.values():
                     self._create(stream, watcher)
-            if self._forking:
+            if self._forking or self._closed:  # since we began to open it
                 stream.close()
             while (response := await stream.receive()) is not None:
                 heard = True

@@ -133,8 +133,8 @@ def touch(key: bytes) -> RequestOp:
     return RequestOp(request_put=PutRequest(key=key, ignore_value=True, ignore_lease=True))
 
 
-def delete(key: bytes) -> RequestOp:
-    return RequestOp(request_delete_range=DeleteRangeRequest(key=key))
+def delete(key: bytes, end: bytes = b"") -> RequestOp:
+    return RequestOp(request_delete_range=DeleteRangeRequest(key=key, range_end=end))
 
 
 def txn(

@@ -129,7 +129,8 @@ async def test_cancelled_while_parked(server: RedisServer) -> None:
         assert len(links(server)) == 1
         (link,) = [client._engine._topology._node._link]  # type: ignore[attr-defined]
         await lease.release()
-        assert (link._woken, link._news, len(link._requests)) == ({}, {}, 0), "nothing is kept"
+        assert (link._woken, link._news) == ({}, {}), "nothing is kept"
+        await soon(lambda: not link._requests, "the last answer")  # the keeper may just be asking
 
 
 async def test_interrupted_with_a_request_under_way(server: RedisServer) -> None:

@@ -48,7 +48,8 @@ from holdfast.engines.redis.topology import (
     Unserved,
     ask,
 )
-from holdfast.engines.redis.urls import OPTIONS, TLS_OPTIONS, database_of, tls_of
+from holdfast.engines.redis.urls import OPTIONS, database_of
+from holdfast.engines.tls import TLS_OPTIONS, tls_of
 from holdfast.io.contract import IO
 
 _PLACES = tuple(Place)

@@ -12,6 +12,7 @@ from holdfast.core.errors import EngineError, Unsupported
 from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
+from holdfast.engines.tls import TLS_OPTIONS, tls_of
 from holdfast.engines.zookeeper import requests as ask
 from holdfast.engines.zookeeper.advice import explained
 from holdfast.engines.zookeeper.listing import inspected, names_in_use
@@ -20,11 +21,9 @@ from holdfast.engines.zookeeper.queue import GONE, Queues
 from holdfast.engines.zookeeper.urls import (
     OPTIONS,
     SESSION,
-    TLS_OPTIONS,
     credentials_of,
     hosts_of,
     root_of,
-    tls_of,
 )
 from holdfast.engines.zookeeper.wire import Broken, Wire
 from holdfast.io.contract import IO

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
-
 from holdfast.core.url import Url
 
 SESSION = 40.0
@@ -13,7 +11,6 @@ As long as a server with its own defaults allows, so that the default ttl of 30 
 """
 
 OPTIONS = ("session",)
-TLS_OPTIONS = ("ca", "cert", "key", "verify")
 
 
 def hosts_of(url: Url) -> list[tuple[str, int]]:
@@ -37,21 +34,3 @@ def credentials_of(url: Url) -> str | None:
             f"{url}: digest authentication needs both, zookeeper://user:password@host:2181"
         )
     return f"{url.user}:{url.password}"
-
-
-def tls_of(url: Url) -> ssl.SSLContext:
-    """Whom to trust, and who we are."""
-    if url.options.get("verify", "yes") not in ("yes", "no"):
-        raise ValueError(f"{url}: option verify must be yes or no")
-    if "key" in url.options and "cert" not in url.options:
-        raise ValueError(f"{url}: option key needs the option cert: the certificate it belongs to")
-    try:
-        context = ssl.create_default_context(cafile=url.options.get("ca"))
-        if "cert" in url.options:
-            context.load_cert_chain(url.options["cert"], url.options.get("key"))
-    except OSError as error:
-        raise ValueError(f"{url}: can't read the certificate files: {error}") from error
-    if url.options.get("verify") == "no":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context

@@ -1,4 +1,4 @@
-"""Fixtures for what only Redis does: one face at a time, on any URL, and nobody complains."""
+"""Fixtures for what one engine does: one face at a time, on any URL, and nobody complains."""
 
 import asyncio
 import gc
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.url import Url
 from tests.conformance.cells import FACES, Cell
 
 
@@ -36,7 +37,7 @@ async def open_cell(face: str, complaints: list[str]) -> AsyncIterator[Callable[
     cells: list[Cell] = []
 
     def open_at(url: str) -> Cell:
-        cells.append(Cell("redis", face, url))
+        cells.append(Cell(Url.parse(url).scheme, face, url))
         return cells[-1]
 
     yield open_at

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 
 from holdfast.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
-from holdfast.engines.etcd.node import BEAT, OPTIONS, Metadata, Node, Pending, Stream, closed
+from holdfast.engines.etcd.node import BEAT, Metadata, Node, Pending, Stream, closed
 from holdfast.engines.etcd.troubles import Broken, broken
 from holdfast.engines.etcd.wire import WATCH, Method
 from holdfast.io import clock
@@ -19,15 +18,10 @@ from holdfast.io import clock
 class BlockingNode(Node):
     """A channel that many threads share."""
 
-    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
-        super().__init__(address, credentials)
-        self._mutex = threading.Lock()
-        self._channel: Any = None
-        self._callables: dict[str, Any] = {}
-        self._closed = False
+    grpc = grpc
 
     async def call(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
-        call = self._callables.get(method.path) or self._callable(method)
+        call = self._callable(method)
         try:
             return call(request, timeout=timeout, metadata=metadata)
         except grpc.RpcError as error:
@@ -36,7 +30,7 @@ class BlockingNode(Node):
             raise closed() from error
 
     def begin(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Pending:
-        call = self._callables.get(method.path) or self._callable(method)
+        call = self._callable(method)
         try:
             return _BlockingPending(call.future(request, timeout=timeout, metadata=metadata), self)
         except ValueError as error:
@@ -46,30 +40,9 @@ class BlockingNode(Node):
         return _BlockingStream(self, metadata, idle)
 
     async def close(self) -> None:
-        with self._mutex:
-            self._closed = True
-            channel, self._channel = self._channel, None
+        channel = self._give_up()
         if channel is not None:
             channel.close()
-
-    def open(self) -> Any:
-        """The channel; no I/O happens yet."""
-        with self._mutex:
-            if self._closed:
-                raise closed()
-            if self._channel is None:
-                if self._credentials is None:
-                    self._channel = grpc.insecure_channel(self.address, options=OPTIONS)
-                else:
-                    self._channel = grpc.secure_channel(
-                        self.address, self._credentials, options=OPTIONS
-                    )
-            return self._channel
-
-    def _callable(self, method: Method) -> Any:
-        call = self.open().unary_unary(method.path, method.pack, method.unpack)
-        self._callables[method.path] = call
-        return call
 
 
 class _BlockingPending(Pending):

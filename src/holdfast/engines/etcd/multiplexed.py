@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from holdfast.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
-from holdfast.engines.etcd.node import BEAT, OPTIONS, Metadata, Node, Pending, Stream, closed
+from holdfast.engines.etcd.node import BEAT, Metadata, Node, Pending, Stream, closed
 from holdfast.engines.etcd.troubles import Broken, broken
 from holdfast.engines.etcd.wire import WATCH, Method
 
@@ -18,14 +18,10 @@ from holdfast.engines.etcd.wire import WATCH, Method
 class AsyncioNode(Node):
     """A channel that all tasks of a loop share."""
 
-    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
-        super().__init__(address, credentials)
-        self._channel: Any = None
-        self._callables: dict[str, Any] = {}
-        self._closed = False
+    grpc = grpc.aio
 
     async def call(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
-        call = self._callables.get(method.path) or self._callable(method)
+        call = self._callable(method)
         try:
             return await call(request, timeout=timeout, metadata=metadata)
         except grpc.RpcError as error:
@@ -34,7 +30,7 @@ class AsyncioNode(Node):
             raise closed() from error
 
     def begin(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Pending:
-        call = self._callables.get(method.path) or self._callable(method)
+        call = self._callable(method)
         try:
             return _AsyncioPending(call(request, timeout=timeout, metadata=metadata), self)
         except grpc.aio.UsageError as error:
@@ -44,28 +40,9 @@ class AsyncioNode(Node):
         return _AsyncioStream(self, metadata, idle)
 
     async def close(self) -> None:
-        self._closed = True
-        channel, self._channel = self._channel, None
+        channel = self._give_up()
         if channel is not None:
             await channel.close()
-
-    def open(self) -> Any:
-        """The channel; no I/O happens yet."""
-        if self._closed:
-            raise closed()
-        if self._channel is None:
-            if self._credentials is None:
-                self._channel = grpc.aio.insecure_channel(self.address, options=OPTIONS)
-            else:
-                self._channel = grpc.aio.secure_channel(
-                    self.address, self._credentials, options=OPTIONS
-                )
-        return self._channel
-
-    def _callable(self, method: Method) -> Any:
-        call = self.open().unary_unary(method.path, method.pack, method.unpack)
-        self._callables[method.path] = call
-        return call
 
 
 class _AsyncioPending(Pending):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 
@@ -19,10 +20,8 @@ BEAT = 1.0
 
 OPTIONS = (
     ("grpc.primary_user_agent", "holdfast"),
-    (
-        "grpc.use_local_subchannel_pool",
-        1,
-    ),  # what one client does to its connections is its own affair
+    # What one client does to its connections is its own affair.
+    ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_http_proxy", 0),
     # We decide what is sent again, and where.
     ("grpc.enable_retries", 0),
@@ -72,9 +71,16 @@ class Stream(ABC):
 class Node(ABC):
     """One server, and our connection to it, which is made when it is first needed."""
 
+    grpc: ClassVar[Any]
+    """The half of gRPC that makes the channels: `grpc` or `grpc.aio`."""
+
     def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
         self.address = address
         self._credentials = credentials
+        self._mutex = threading.Lock()  # never held across an await, so it serves every io
+        self._channel: Any = None
+        self._callables: dict[str, Any] = {}
+        self._closed = False
 
     def __str__(self) -> str:
         return self.address
@@ -94,6 +100,34 @@ class Node(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close the connection, and make no other."""
+
+    def open(self) -> Any:
+        """The channel; no I/O happens yet."""
+        with self._mutex:
+            if self._closed:
+                raise closed()
+            if self._channel is None:
+                if self._credentials is None:
+                    self._channel = self.grpc.insecure_channel(self.address, options=OPTIONS)
+                else:
+                    self._channel = self.grpc.secure_channel(
+                        self.address, self._credentials, options=OPTIONS
+                    )
+            return self._channel
+
+    def _callable(self, method: Method) -> Any:
+        known = self._callables.get(method.path)
+        if known is None:
+            known = self.open().unary_unary(method.path, method.pack, method.unpack)
+            self._callables[method.path] = known
+        return known
+
+    def _give_up(self) -> Any:
+        """Open no more; the channel that is to be closed, if there is one."""
+        with self._mutex:
+            self._closed = True
+            channel, self._channel = self._channel, None
+            return channel
 
 
 def closed() -> Broken:

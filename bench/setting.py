@@ -11,6 +11,8 @@ from typing import Self
 from bench.rounds import Table
 from tests.servers import RedisServer
 from tests.servers_etcd import EtcdCluster
+from tests.servers_mysql import MysqlServer, make_template
+from tests.servers_postgresql import PostgresqlServer
 from tests.servers_zookeeper import Ensemble
 
 Scenario = Callable[["Setting"], Iterator[Table]]
@@ -37,6 +39,8 @@ class Setting:
         self._redis: RedisServer | None = None
         self._etcd: EtcdCluster | None = None
         self._zookeeper: Ensemble | None = None
+        self._mysql: dict[bool, MysqlServer] = {}
+        self._postgresql: dict[bool, PostgresqlServer] = {}
 
     def __enter__(self) -> Self:
         self.folder = Path(
@@ -53,6 +57,42 @@ class Setting:
         if self._redis is None:
             self._redis = self._running.enter_context(RedisServer(self.folder / "redis"))
         return self._redis
+
+    def postgresql(self, *, durable: bool) -> PostgresqlServer:
+        """A private server, started when first needed, with and without fsync."""
+        if durable not in self._postgresql:
+            word = "on" if durable else "off"
+            server = PostgresqlServer(
+                self.folder / f"postgresql-{word}",
+                fsync=word,
+                full_page_writes=word,
+                shared_buffers="128MB",
+                max_wal_size="1GB",
+                track_functions="none",
+                max_connections=200,
+            )
+            self._postgresql[durable] = self._running.enter_context(server)
+        return self._postgresql[durable]
+
+    def mysql(self, *, durable: bool) -> MysqlServer:
+        """A private MariaDB, started when first needed, that writes at each commit or not."""
+        if durable not in self._mysql:
+            template = self.folder / "mysql-template"
+            if not template.exists():
+                template.mkdir()
+                make_template(template)
+            self._mysql[durable] = self._running.enter_context(
+                MysqlServer(
+                    self.folder / f"mysql-{durable}",
+                    template / "data",
+                    innodb_flush_log_at_trx_commit=1 if durable else 0,
+                    innodb_doublewrite="ON" if durable else "OFF",
+                    innodb_buffer_pool_size="128M",
+                    innodb_log_file_size="64M",
+                    max_connections=200,
+                )
+            )
+        return self._mysql[durable]
 
     @property
     def etcd(self) -> EtcdCluster:

@@ -16,6 +16,8 @@ from tests.servers import (
     Setting,
 )
 from tests.servers_etcd import EtcdCluster
+from tests.servers_mysql import MysqlFactory, MysqlServer, make_template
+from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
 from tests.servers_zookeeper import Ensemble
 
 # Shared servers: one per worker, started when first asked for. Tests keep out of each other's way
@@ -63,6 +65,35 @@ def zookeeper_url(zookeeper: Ensemble) -> str:
     return f"{zookeeper.url}/tests?session=600"
 
 
+@pytest.fixture(scope="session")
+def shared_postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresqlServer]:
+    with PostgresqlServer(tmp_path_factory.mktemp("postgresql")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(shared_postgresql: PostgresqlServer) -> str:
+    return shared_postgresql.url
+
+
+@pytest.fixture(scope="session")
+def mysql_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_template(tmp_path_factory.mktemp("mysql-template"))
+
+
+@pytest.fixture(scope="session")
+def shared_mysql(
+    mysql_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MysqlServer]:
+    with MysqlServer(tmp_path_factory.mktemp("mysql"), mysql_template) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql_url(shared_mysql: MysqlServer) -> str:
+    return shared_mysql.url
+
+
 # Private servers: for tests that stop, freeze, fill up or reconfigure them.
 
 
@@ -101,6 +132,38 @@ def private_zookeeper(tmp_path: Path) -> Iterator[Ensemble]:
     """It misses a leader after less than two seconds, and tidies up every second."""
     with Ensemble(tmp_path / "zookeeper", tidy=1, syncLimit=8) as ensemble:
         yield ensemble
+
+
+@pytest.fixture
+def postgresql_server(tmp_path: Path) -> Iterator[PostgresqlFactory]:
+    """Start as many servers as a test asks for: `postgresql_server(max_connections=5)`."""
+    with ExitStack() as running:
+        count = 0
+
+        def start(**settings: Setting) -> PostgresqlServer:
+            nonlocal count
+            count += 1
+            return running.enter_context(
+                PostgresqlServer(tmp_path / f"postgresql-{count}", **settings)
+            )
+
+        yield start
+
+
+@pytest.fixture
+def mysql_server(mysql_template: Path, tmp_path: Path) -> Iterator[MysqlFactory]:
+    """Start as many servers as a test asks for: `mysql_server(max_connections=5)`."""
+    with ExitStack() as running:
+        count = 0
+
+        def start(**settings: Setting) -> MysqlServer:
+            nonlocal count
+            count += 1
+            return running.enter_context(
+                MysqlServer(tmp_path / f"mysql-{count}", mysql_template, **settings)
+            )
+
+        yield start
 
 
 @pytest.fixture

@@ -110,7 +110,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
             run(self.engine.close())
 
 
-@pytest.mark.parametrize("engine", ["memory", "sqlite", "redis", "valkey", "etcd", "zookeeper"])
+@pytest.mark.parametrize(
+    "engine", ["memory", "sqlite", "redis", "valkey", "etcd", "zookeeper", "postgresql", "mysql"]
+)
 def test_engine_answers_as_the_model(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

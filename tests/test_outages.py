@@ -15,15 +15,17 @@ import pytest
 import holdfast
 from holdfast.io import clock
 from tests.conformance.cells import FACES, Cell
-from tests.servers import VALKEY, RedisFactory
+from tests.servers import VALKEY, RedisFactory, RedisServer
 from tests.servers_etcd import EtcdCluster
+from tests.servers_mysql import MysqlServer
+from tests.servers_postgresql import PostgresqlServer
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
 
 Outage = Callable[[], AbstractContextManager[None]]
 
 
-@pytest.fixture(params=["sqlite", "redis", "valkey", "etcd", "zookeeper"])
+@pytest.fixture(params=["sqlite", "redis", "valkey", "etcd", "zookeeper", "postgresql", "mysql"])
 def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage]:
     """An engine's URL, and a way to have it gone for a while."""
     if request.param == "sqlite":
@@ -59,8 +61,12 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
                 node.thaw()
 
         return f"{ensemble.url}?session=60", all_frozen
-    start: RedisFactory = request.getfixturevalue("redis_server")
-    server = start(binary=VALKEY if request.param == "valkey" else "redis-server")
+    server: RedisServer | PostgresqlServer | MysqlServer
+    if request.param in ("postgresql", "mysql"):
+        server = request.getfixturevalue(f"{request.param}_server")()
+    else:
+        start: RedisFactory = request.getfixturevalue("redis_server")
+        server = start(binary=VALKEY if request.param == "valkey" else "redis-server")
 
     @contextmanager
     def frozen() -> Any:

@@ -26,6 +26,8 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 REDIS = "redis://localhost"
 ETCD = "etcd://localhost:2379"
 ZOOKEEPER = "zookeeper://localhost"
+POSTGRESQL = "postgresql://localhost/app"
+MYSQL = "mysql://me:secret@localhost/app"
 
 
 class Block(NamedTuple):
@@ -73,6 +75,10 @@ def run(
         text = text.replace(ETCD, request.getfixturevalue("etcd_url"))
     if ZOOKEEPER in text:
         text = text.replace(ZOOKEEPER, request.getfixturevalue("zookeeper").url + "/docs")
+    if POSTGRESQL in text:
+        text = text.replace(POSTGRESQL, request.getfixturevalue("postgresql_url"))
+    if MYSQL in text:
+        text = text.replace(MYSQL, request.getfixturevalue("mysql_url"))
     here = folder / "here"
     here.mkdir()
     done = subprocess.run(

@@ -63,8 +63,8 @@ class _BaseClient(Generic[K]):
             raise UnsafeEngine(
                 "this engine can only promise an efficiency lock: in a failover, a restart or a clock "
                 "jump two holders are possible. For a correctness lock use sqlite:// (one machine), "
-                "etcd:// or zookeeper:// (many); or keep this engine with purpose='efficiency' and let "
-                "your storage check the fence"
+                "etcd://, zookeeper://, postgresql:// or mysql:// (many); or keep this engine with "
+                "purpose='efficiency' and let your storage check the fence"
             )
 
     def _lock(

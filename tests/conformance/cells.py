@@ -15,10 +15,24 @@ from concurrent.futures import Future
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 import holdfast
 from tests.waiting import soon
 
-ENGINES = ("memory", "sqlite", "redis", "valkey", "redis+cluster", "etcd", "zookeeper")
+ENGINES = (
+    "memory",
+    "sqlite",
+    "redis",
+    "valkey",
+    "redis+cluster",
+    "etcd",
+    "zookeeper",
+    "postgresql",
+    "postgresql+advisory",
+    "mysql",
+    "mysql+getlock",
+)
 FACES = ("sync", "async")
 CELLS = [(engine, face) for engine in ENGINES for face in FACES]
 
@@ -116,6 +130,11 @@ class Cell:
         self._actors.append(ThreadActor() if self.face == "sync" else TaskActor())
         return self._actors[-1]
 
+    def needs(self, trait: str) -> None:
+        """Skip the test if this engine declares that it can't do that."""
+        if not getattr(self.client().traits, trait):
+            pytest.skip(f"trait {trait}=False")
+
     async def run(self, act: Callable[[], Any]) -> Any:
         """Act as a caller of no importance."""
         actor = ThreadActor() if self.face == "sync" else TaskActor()
@@ -139,3 +158,7 @@ async def queued(cell: Cell, client: Any, count: int, name: str | None = None) -
         return bool(seen.waiting >= count)
 
     await soon(enough, f"{count} waiting tickets")
+
+
+OpenCell = Callable[[str], Cell]
+"""How a test of one engine opens a cell at a URL of its own."""

@@ -37,6 +37,11 @@ def _url(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:
         return f"memory://{folder.name}"
     if engine == "sqlite":
         return f"sqlite:///{folder}/locks.db"
+    if engine == "postgresql+advisory":
+        url = str(request.getfixturevalue("postgresql_url"))
+        return url.replace("postgresql://", "postgresql+advisory://")
+    if engine == "mysql+getlock":
+        return str(request.getfixturevalue("mysql_url")).replace("mysql://", "mysql+getlock://")
     if engine == "redis+cluster":
         return str(request.getfixturevalue("redis_cluster").url)
     return str(request.getfixturevalue(f"{engine}_url"))

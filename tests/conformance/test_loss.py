@@ -22,6 +22,7 @@ def shared(cell: Cell) -> None:
 
 @pytest.mark.usefixtures("shared")
 async def test_a_killed_holder_is_followed_within_its_ttl(cell: Cell) -> None:
+    cell.needs("expiring")
     client = cell.client()
     with Child(cell.face, cell.url) as holder:
         fence = holder.call("acquire", name=cell.name, ttl=TTL)["fence"]
@@ -43,6 +44,7 @@ async def test_a_killed_holder_is_followed_within_its_ttl(cell: Cell) -> None:
 
 @pytest.mark.usefixtures("shared")
 async def test_a_stopped_holder_learns_of_its_loss_at_once(cell: Cell) -> None:
+    cell.needs("expiring")
     client = cell.client()
     with Child(cell.face, cell.url) as holder:
         fence = holder.call("acquire", name=cell.name, ttl=TTL)["fence"]
@@ -70,6 +72,7 @@ async def test_a_stopped_holder_learns_of_its_loss_at_once(cell: Cell) -> None:
 
 @pytest.mark.usefixtures("shared")
 async def test_a_waiter_that_was_stopped_for_long_joins_again(cell: Cell) -> None:
+    cell.needs("expiring")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     with Child(cell.face, cell.url) as waiter:

@@ -111,6 +111,7 @@ async def test_a_newcomer_does_not_overtake_a_waiter(cell: Cell) -> None:
 
 
 async def test_entering_twice_with_one_id_is_entering_once(cell: Cell) -> None:
+    cell.needs("numbered")
     engine = _engine(cell)
     holder, waiter = ticket(cell), ticket(cell)
     held = await cell.run(lambda: enter(cell, engine, holder))
@@ -127,6 +128,7 @@ async def test_entering_twice_with_one_id_is_entering_once(cell: Cell) -> None:
 
 
 async def test_leaving_twice_is_leaving_once(cell: Cell) -> None:
+    cell.needs("numbered")
     engine = _engine(cell)
     holder, waiter, last = ticket(cell), ticket(cell), ticket(cell)
     for one in (holder, waiter, last):
@@ -167,6 +169,7 @@ async def test_joining_only_if_free(cell: Cell) -> None:
 
 
 async def test_an_expired_ticket_is_gone_and_comes_back_as_a_new_one(cell: Cell) -> None:
+    cell.needs("expiring")
     engine = _engine(cell)
     mortal, heir = ticket(cell, ttl=1.0), ticket(cell)
     first = await cell.run(lambda: enter(cell, engine, mortal))
@@ -181,6 +184,7 @@ async def test_an_expired_ticket_is_gone_and_comes_back_as_a_new_one(cell: Cell)
 
 
 async def test_eviction_passes_the_lock_on(cell: Cell) -> None:
+    cell.needs("numbered")
     engine = _engine(cell)
     holder, heir = ticket(cell), ticket(cell)
     assert await cell.run(lambda: as_face(cell, engine.evict(cell.name, timeout=2))) is False
@@ -193,6 +197,7 @@ async def test_eviction_passes_the_lock_on(cell: Cell) -> None:
 
 
 async def test_how_a_holder_departs_is_known_to_the_next(cell: Cell) -> None:
+    cell.needs("numbered")
     engine = _engine(cell)
 
     async def depart(how: Departure) -> Any:
@@ -217,6 +222,7 @@ async def test_how_a_holder_departs_is_known_to_the_next(cell: Cell) -> None:
 
 
 async def test_inspection_shows_everyone_and_no_secret(cell: Cell) -> None:
+    cell.needs("expiring")
     client = cell.client(label="night shift")
     lease = await cell.run(lambda: client.lock(cell.name, ttl=20).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, label="who waits").acquire())

@@ -99,6 +99,7 @@ async def test_two_callers_may_share_one_lock_object(cell: Cell) -> None:
 
 
 async def test_waiting_tickets_are_renewed(cell: Cell) -> None:
+    cell.needs("numbered")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=30).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=1.5).acquire())
@@ -112,6 +113,7 @@ async def test_waiting_tickets_are_renewed(cell: Cell) -> None:
 
 
 async def test_a_dead_waiter_delays_the_next_by_no_more_than_its_ttl(cell: Cell) -> None:
+    cell.needs("expiring")
     if not cell.client().traits.shared:
         pytest.skip("trait shared=False: a process that dies takes this engine along")
     client = cell.client()

@@ -2,13 +2,13 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from holdfast.core.url import Url
-from tests.conformance.cells import FACES, Cell
+from tests.conformance.cells import FACES, Cell, OpenCell
 
 
 @pytest.fixture(params=FACES)
@@ -32,7 +32,7 @@ async def complaints() -> AsyncIterator[list[str]]:
 
 
 @pytest.fixture
-async def open_cell(face: str, complaints: list[str]) -> AsyncIterator[Callable[[str], Cell]]:
+async def open_cell(face: str, complaints: list[str]) -> AsyncIterator[OpenCell]:
     """Clients and callers of one face at a URL: `open_cell(server.url)`."""
     cells: list[Cell] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -83,7 +84,9 @@ def _describe(seen: Inspection) -> list[str]:
             f"  held by     {printable(str(holder.owner))}",
             f"  since       {since:%Y-%m-%d %H:%M:%S} ({duration(holder.since)} ago)",
             f"  fence       {holder.fence}",
-            f"  expires in  {duration(holder.expires)} unless renewed",
+            f"  expires in  {duration(holder.expires)} unless renewed"
+            if holder.expires < math.inf
+            else "  expires     never: it ends with its connection",
         ]
     if not seen.holders:
         lines.append("  free")
@@ -148,7 +151,7 @@ def _contender(contender: Contender) -> dict[str, Any]:
         "pid": owner.pid,
         "label": owner.label,
         "fence": contender.fence,
-        "expires_in": round(contender.expires, 3),
+        "expires_in": round(contender.expires, 3) if contender.expires < math.inf else None,
     }
 
 
@@ -161,6 +164,8 @@ def _print_json(value: object) -> None:
 
 def duration(seconds: float) -> str:
     """A time span as one would say it: 0.4 s, 12 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
+    if seconds == math.inf:
+        return "never"
     if seconds < 9.95:
         return f"{max(0.0, seconds):.1f} s"
     total = round(seconds)

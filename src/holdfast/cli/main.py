@@ -16,6 +16,7 @@ from holdfast.cli.listing import ls, show
 from holdfast.cli.messages import say
 from holdfast.cli.options import url_option
 from holdfast.cli.run import run
+from holdfast.cli.schema import schema
 from holdfast.core.errors import HoldfastError
 
 
@@ -37,7 +38,7 @@ def cli(url: str | None) -> None:
     """
 
 
-for command in (run, ls, show, break_, demo):
+for command in (run, ls, show, break_, schema, demo):
     cli.add_command(command)
 
 

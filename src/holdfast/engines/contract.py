@@ -45,6 +45,11 @@ class Traits:
     """Whether two processes that open the same URL meet."""
     unwatched: float = 0.0
     """Seconds that a dead ticket may outlive its ttl if nobody watched it."""
+    expiring: bool = True
+    """Whether a ticket that is not renewed ends by itself; if not, a stopped holder keeps the lock."""
+    numbered: bool = True
+    """Whether those who wait have their fence already. If not, they wait in a queue of the server's own:
+    the fence comes with the admission, and of that they hear a moment later."""
 
 
 class Engine(ABC):

@@ -23,6 +23,10 @@ GROUP = "holdfast.engines"
 _BUILT_IN = {
     "memory": ("holdfast.engines.memory", "open_memory", None),
     "sqlite": ("holdfast.engines.sqlite.engine", "open_sqlite", None),
+    "mysql": ("holdfast.engines.mysql.engine", "open_mysql", "mysql"),
+    "mysql+getlock": ("holdfast.engines.mysql.getlock", "open_getlock", "mysql"),
+    "postgresql": ("holdfast.engines.postgresql.engine", "open_postgresql", "postgres"),
+    "postgresql+advisory": ("holdfast.engines.postgresql.advisory", "open_advisory", "postgres"),
     "redis": ("holdfast.engines.redis.engine", "open_redis", "redis"),
     "rediss": ("holdfast.engines.redis.engine", "open_redis", "redis"),
     "redis+sentinel": ("holdfast.engines.redis.engine", "open_redis", "redis"),

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.engines.etcd.soak import soak
 from tests.servers_etcd import EtcdCluster, EtcdServer
 from tests.waiting import eventually, soon
-
-OpenCell = Callable[[str], Cell]
 
 
 def first_in_line(cluster: EtcdCluster, member: EtcdServer | None) -> str:

@@ -1,7 +1,6 @@
 """Tickets, the leases they live on, and that nothing is left behind."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -15,12 +14,10 @@ from holdfast.engines.registry import open_engine
 from holdfast.io.blocking import BlockingIO, run
 from holdfast.primitives.waiting import new_id
 from tests.child import Child
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.servers_etcd import EtcdCluster
 from tests.waiting import eventually, soon
-
-OpenCell = Callable[[str], Cell]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.proxy import TcpProxy
 from tests.servers import HOST
@@ -19,7 +19,7 @@ def proxy(etcd_cluster: EtcdCluster, grpc_proxy: Callable[[int], TcpProxy]) -> T
 
 
 @pytest.fixture
-def cell(etcd_cluster: EtcdCluster, proxy: TcpProxy, open_cell: Callable[[str], Cell]) -> Cell:
+def cell(etcd_cluster: EtcdCluster, proxy: TcpProxy, open_cell: OpenCell) -> Cell:
     """The first server is behind the proxy; there is another one to go to."""
     return open_cell(f"etcd://{HOST}:{proxy.port},{etcd_cluster.members[1].address}")
 
@@ -101,7 +101,7 @@ async def test_nobody_listens(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpP
 
 
 async def test_only_one_server_and_it_hangs(
-    proxy: TcpProxy, etcd_cluster: EtcdCluster, open_cell: Callable[[str], Cell]
+    proxy: TcpProxy, etcd_cluster: EtcdCluster, open_cell: OpenCell
 ) -> None:
     cell = open_cell(f"etcd://{HOST}:{proxy.port}")
     client = await connected(cell)

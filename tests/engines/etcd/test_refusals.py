@@ -5,20 +5,18 @@ import re
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.servers import HOST, RedisServer, free_port
 from tests.servers_etcd import EtcdCluster, make_certificate
 from tests.waiting import eventually, soon
-
-OpenCell = Callable[[str], Cell]
 
 SECRET = "correct-horse-battery-staple"
 TOKEN_SECONDS = 2

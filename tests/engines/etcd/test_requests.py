@@ -1,7 +1,6 @@
 """What an operation costs, counted by the servers."""
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,12 +9,10 @@ from holdfast.core.ticket import Owner, Ticket
 from holdfast.engines.registry import open_engine
 from holdfast.io.blocking import BlockingIO, run
 from holdfast.primitives.waiting import new_id
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.servers_etcd import EtcdCluster
 from tests.waiting import soon
-
-OpenCell = Callable[[str], Cell]
 
 
 async def test_a_pair_is_two_transactions(etcd_cluster: EtcdCluster, open_cell: OpenCell) -> None:

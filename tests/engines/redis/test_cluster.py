@@ -11,12 +11,10 @@ import redis
 
 import holdfast
 from holdfast.engines.redis.keys import keys_of, tag_of
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.seeing import held, lost, tickets, within
 from tests.servers import HOST, ClusterSet, RedisServer
 from tests.waiting import soon
-
-OpenCell = Callable[[str], Cell]
 
 ODD = [
     "plain",

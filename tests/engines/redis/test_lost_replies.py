@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redis.seeing import connected, empty, held, record, tickets, within
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
@@ -26,7 +26,7 @@ def proxy(server: RedisServer, tcp_proxy: Callable[[int], TcpProxy]) -> TcpProxy
 
 
 @pytest.fixture
-def cell(proxy: TcpProxy, open_cell: Callable[[str], Cell]) -> Cell:
+def cell(proxy: TcpProxy, open_cell: OpenCell) -> Cell:
     return open_cell(f"redis://{HOST}:{proxy.port}")
 
 

@@ -11,12 +11,10 @@ import pytest
 
 import holdfast
 from tests import counting
-from tests.conformance.cells import Cell
+from tests.conformance.cells import Cell, OpenCell
 from tests.engines.redis.seeing import connected, links
 from tests.servers import RedisFactory, RedisServer
 from tests.waiting import soon
-
-OpenCell = Callable[[str], Cell]
 
 
 @pytest.fixture

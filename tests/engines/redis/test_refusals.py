@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.impostors import Impostor, old_redis, silence, web_server
 from tests.engines.redis.seeing import tickets, within
 from tests.servers import HOST, RedisFactory, free_port
-
-OpenCell = Callable[[str], Cell]
 
 SECRET = "correct-horse-battery-staple"
 NO_RIGHTS = "let the ACL user run scripts, publish and subscribe"

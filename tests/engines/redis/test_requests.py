@@ -11,12 +11,10 @@ from holdfast.engines.registry import open_engine
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.primitives.waiting import new_id
 from tests import counting
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.seeing import connected, next_done, tickets, within
 from tests.servers import VALKEY, RedisFactory, RedisServer
 from tests.waiting import soon
-
-OpenCell = Callable[[str], Cell]
 
 
 @pytest.fixture(params=["redis-server", VALKEY], ids=["redis", "valkey"])

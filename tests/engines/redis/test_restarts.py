@@ -1,17 +1,14 @@
 """A server that forgets: everything, only our scripts, or nothing but for a moment."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.seeing import lost, renewed, tickets, within
 from tests.servers import RedisFactory
 from tests.waiting import soon
-
-OpenCell = Callable[[str], Cell]
 
 
 async def test_restarted_without_persistence(

@@ -8,14 +8,12 @@ import pytest
 import redis
 
 import holdfast
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redis.impostors import Impostor, silence, stale_sentinel
 from tests.engines.redis.seeing import renewed, tickets, within
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer, SentinelSet, free_port
 from tests.waiting import eventually, soon
-
-OpenCell = Callable[[str], Cell]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import redis
 import holdfast
 from holdfast.engines.redis.blocking import _TRUSTED
 from holdfast.engines.redis.keys import keys_of
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redis.seeing import (
     connected,
     empty,
@@ -28,8 +28,6 @@ from tests.engines.redis.seeing import (
 )
 from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import soon
-
-OpenCell = Callable[[str], Cell]
 
 
 @pytest.fixture

@@ -11,12 +11,10 @@ from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO
 from holdfast.primitives.waiting import new_id
 from tests import counting
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.seeing import next_done, tickets, within
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
-
-OpenCell = Callable[[str], Cell]
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.conformance.cells import Cell
+from tests.conformance.cells import Cell, OpenCell
 from tests.engines.zookeeper.seeing import Witness
 from tests.servers_zookeeper import Ensemble
 
 
 @pytest.fixture
-def cell(zookeeper_url: str, open_cell: Callable[[str], Cell]) -> Cell:
+def cell(zookeeper_url: str, open_cell: OpenCell) -> Cell:
     """On the ensemble that is shared: a test does it no harm."""
     return open_cell(zookeeper_url)
 

@@ -1,20 +1,17 @@
 """Nodes that are killed and frozen: what goes on, what is lost, and when."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell
+from tests.conformance.cells import OpenCell
 from tests.engines.zookeeper.seeing import connected, lost, parked, within
 from tests.engines.zookeeper.soak import soak
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import eventually, soon
-
-OpenCell = Callable[[str], Cell]
 
 
 @pytest.mark.slow

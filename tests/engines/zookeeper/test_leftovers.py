@@ -7,12 +7,11 @@ from contextlib import suppress
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell
+from tests.conformance.cells import OpenCell
 from tests.engines.zookeeper.seeing import Witness, connected, leftovers, within
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
 
-OpenCell = Callable[[str], Cell]
 ATTEMPTS = 1000
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell
+from tests.conformance.cells import Cell, OpenCell
 from tests.engines.zookeeper.seeing import Witness, connected, parked, replies, within
 from tests.proxy import TcpProxy
 from tests.servers import HOST
@@ -28,7 +28,7 @@ def seen(zookeeper: Ensemble, witness: Callable[[Ensemble], Witness]) -> Witness
 
 
 @pytest.fixture
-def cell(proxy: TcpProxy, open_cell: Callable[[str], Cell]) -> Cell:
+def cell(proxy: TcpProxy, open_cell: OpenCell) -> Cell:
     return open_cell(f"zookeeper://{HOST}:{proxy.port}/tests?session=60")
 
 

@@ -5,7 +5,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell
+from tests.conformance.cells import Cell, OpenCell
 from tests.servers import HOST, _make_certificate, free_port
 from tests.servers_zookeeper import Ensemble, ZooKeeperServer
 from tests.waiting import eventually
 
-OpenCell = Callable[[str], Cell]
 SECRET = "correct-horse-battery-staple"
 
 

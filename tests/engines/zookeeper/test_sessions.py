@@ -15,13 +15,11 @@ from holdfast.engines.registry import open_engine
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.primitives.waiting import new_id
 from tests.child import Child
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, OpenCell, queued
 from tests.conformance.test_queue import as_face, enter
 from tests.engines.zookeeper.seeing import Witness, lost, parked, within
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
-
-OpenCell = Callable[[str], Cell]
 
 
 @pytest.fixture

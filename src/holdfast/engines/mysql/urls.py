@@ -1,0 +1,80 @@
+"""What a MySQL URL says: the server, who we are, and how to connect."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import Any, NamedTuple
+
+from holdfast.core.url import Url
+from holdfast.engines.mysql.schema import PREFIX
+
+OPTIONS = ("prefix", "connections", "socket", "sslmode", "sslrootcert", "sslcert", "sslkey")
+
+_PORT = 3306
+_CONNECTIONS = 8
+_SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
+
+
+class Target(NamedTuple):
+    """A URL's meaning."""
+
+    where: str
+    settings: dict[str, Any]
+    """What both drivers call the same: host, port or unix_socket, user, password, database, ssl."""
+    prefix: str
+    connections: int
+
+
+def target_of(url: Url) -> Target:
+    """Take a URL apart, or raise a `ValueError` that says what is wrong with it."""
+    url.only(*OPTIONS)
+    prefix = url.options.get("prefix", PREFIX)
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,30}", prefix):
+        raise ValueError(
+            f"{url}: option prefix must be lower-case letters, digits and underscores, not {prefix!r}"
+        )
+    connections = url.options.get("connections", str(_CONNECTIONS))
+    if not (connections.isascii() and connections.isdigit() and 0 < int(connections) < 10_000):
+        raise ValueError(f"{url}: option connections must be a whole number from 1 to 9999")
+    database = url.path.strip("/") or PREFIX
+    if "/" in database:
+        raise ValueError(f"{url}: name one database, as in {url.scheme}://user@localhost/database")
+    if len(url.hosts) > 1:
+        raise ValueError(f"{url}: name one server: the one that is written to")
+    settings: dict[str, Any] = {
+        "user": url.user or "",
+        "password": url.password or "",
+        "database": database,
+        "ssl": _ssl(url),
+    }
+    if "socket" in url.options:
+        if url.hosts:
+            raise ValueError(f"{url}: name a host or a socket, not both")
+        settings["unix_socket"] = url.options["socket"]
+    else:
+        host, port = url.hosts[0] if url.hosts else ("localhost", None)
+        # Drivers take "localhost" for the default socket's name, of which there are several.
+        settings |= {"host": "127.0.0.1" if host == "localhost" else host, "port": port or _PORT}
+    return Target(str(url), settings, prefix, int(connections))
+
+
+def _ssl(url: Url) -> ssl.SSLContext | None:
+    certificates = [option for option in url.options if option in OPTIONS[4:]]
+    mode = url.options.get("sslmode", "verify-full" if certificates else "disable")
+    if mode not in _SSL_MODES:
+        raise ValueError(f"{url}: option sslmode must be one of {', '.join(_SSL_MODES)}")
+    if mode == "disable":
+        if certificates:
+            raise ValueError(f"{url}: {certificates[0]} is of no use with sslmode=disable")
+        return None
+    try:
+        context = ssl.create_default_context(cafile=url.options.get("sslrootcert"))
+        context.check_hostname = mode == "verify-full"
+        if mode == "require":
+            context.verify_mode = ssl.CERT_NONE
+        if "sslcert" in url.options:
+            context.load_cert_chain(url.options["sslcert"], url.options.get("sslkey"))
+    except OSError as error:  # an ssl.SSLError among them
+        raise ValueError(f"{url}: can't use its certificates: {error}") from error
+    return context

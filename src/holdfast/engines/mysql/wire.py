@@ -1,0 +1,237 @@
+"""One connection, in either world: PyMySQL's blocks the thread, asyncmy's suspends the task.
+
+Every request has a deadline. A connection that missed it, or was left in the middle of a request, is out
+of step and is closed: its answer may still come. There is no reconnecting behind anyone's back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import Any
+
+import asyncmy
+import pymysql
+from asyncmy.errors import MySQLError as AsyncMySQLError
+from pymysql.constants import CLIENT, COMMAND
+from pymysql.err import MySQLError
+
+from holdfast.engines.mysql.troubles import IN_DOUBT, KILLED, LOST, NOT_THERE_YET, TRY_AGAIN
+from holdfast.engines.sql.broken import Broken
+
+DriverError = (MySQLError, AsyncMySQLError)
+"""What the drivers raise."""
+
+_FOR_EVER = 365 * 86_400.0
+
+Rows = list[tuple[Any, ...]]
+
+
+class Wire(ABC):
+    """A connection in autocommit; procedures end their transactions themselves."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self.interruptible = False
+        """Whether KILL QUERY is nothing special here, as for a listener: it leaves no transaction open."""
+
+    async def call(self, sql: str, timeout: float) -> Rows:
+        """Run a statement; the rows of all its results."""
+        if timeout <= 0:
+            raise Broken("no time was left to ask", "not applied")
+        try:
+            return await self._exchange(sql, timeout)
+        except DriverError as error:
+            raise self._failed(error, timeout) from error
+        except (TimeoutError, OSError) as error:
+            self.close()
+            raise Broken(_said(error, timeout), "unknown") from error
+        except BaseException:  # interrupted between request and answer: it is out of step
+            self.close()
+            raise
+
+    def _failed(self, error: Exception, timeout: float) -> Broken:
+        code, text = parts(error)
+        if code not in (*TRY_AGAIN, *NOT_THERE_YET) and not (self.interruptible and code == KILLED):
+            # The procedure may have been ended before it could roll back: closing does that, too.
+            self.close()
+        if code in LOST:
+            return Broken(_said(error.__cause__ or text, timeout), "unknown", str(code))
+        return Broken(text, "unknown" if code in IN_DOUBT else "not applied", str(code))
+
+    @abstractmethod
+    async def _exchange(self, sql: str, timeout: float) -> Rows: ...
+
+    async def begin(self, sql: str, timeout: float) -> None:
+        """Send a statement whose answer may take long, and don't wait for it."""
+        try:
+            await self._send(sql, timeout)
+        except DriverError as error:
+            raise self._failed(error, timeout) from error
+        except BaseException:
+            self.close()
+            raise
+
+    async def answered(self, timeout: float) -> bool:
+        """Whether the answer to what was begun is there, at the latest when the time is up; it must be 1."""
+        try:
+            rows = await self._receive(timeout)
+        except DriverError as error:
+            self.close()
+            raise Broken(parts(error)[1], "not applied") from error
+        if rows is not None and rows != [(1,)]:
+            self.close()
+            raise Broken("the server gave up waiting", "not applied")
+        return rows is not None
+
+    @abstractmethod
+    async def _send(self, sql: str, timeout: float) -> None: ...
+
+    @abstractmethod
+    async def _receive(self, timeout: float) -> Rows | None: ...
+
+    @abstractmethod
+    def is_cut(self) -> bool:
+        """Whether the server has closed it while it lay idle."""
+
+    @abstractmethod
+    def hang_up(self) -> None:
+        """End it from another thread or task: the one that reads from it wakes up and closes it."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class BlockingWire(Wire):
+    """PyMySQL's connection."""
+
+    def __init__(self, conn: Any) -> None:
+        super().__init__()
+        self._conn = conn
+        self._cursor = conn.cursor()
+        self._idle = _idle(conn._sock)
+
+    @classmethod
+    async def open(cls, settings: dict[str, Any], timeout: float) -> Wire:
+        options: dict[str, Any]
+        options = {"connect_timeout": timeout, "read_timeout": timeout, "write_timeout": timeout}
+        # Otherwise it would try TLS, and read all the world's certificates for each connection.
+        options["ssl_disabled"] = settings["ssl"] is None
+        return cls(pymysql.connect(**{**settings, **options, **_OPTIONS}))
+
+    async def _exchange(self, sql: str, timeout: float) -> Rows:
+        # PyMySQL sets this before it reads, so that it may change from one request to the next.
+        self._conn._read_timeout = timeout
+        cursor = self._cursor
+        cursor.execute(sql)
+        rows: Rows = list(cursor.fetchall())
+        while cursor.nextset():
+            rows += cursor.fetchall()
+        return rows
+
+    async def _send(self, sql: str, timeout: float) -> None:
+        self._conn._execute_command(COMMAND.COM_QUERY, sql)
+
+    async def _receive(self, timeout: float) -> Rows | None:
+        if not self._idle.poll(max(0.0, timeout) * 1000):
+            return None
+        self._conn._read_query_result()
+        return list(self._conn._result.rows or ())
+
+    def is_cut(self) -> bool:
+        return bool(self._idle.poll(0))
+
+    def hang_up(self) -> None:
+        with suppress(OSError, AttributeError):  # AttributeError: it has no socket any more
+            self._conn._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.broken = True
+        self._conn._force_close()
+
+
+class AsyncioWire(Wire):
+    """asyncmy's connection."""
+
+    def __init__(self, conn: Any) -> None:
+        super().__init__()
+        self._conn = conn
+        self._idle = _idle(conn._transport.get_extra_info("socket"))
+        self._begun: asyncio.Task[Rows] | None = None
+
+    @classmethod
+    async def open(cls, settings: dict[str, Any], timeout: float) -> Wire:
+        options = {**settings, "connect_timeout": timeout, **_OPTIONS}
+        conn = asyncmy.Connection(**options)  # type: ignore[no-untyped-call]
+        try:
+            async with asyncio.timeout(timeout):
+                await conn.connect()
+        except BaseException:
+            conn.close()
+            raise
+        return cls(conn)
+
+    async def _exchange(self, sql: str, timeout: float) -> Rows:
+        # Without a cursor: that would ask for warnings, with a request of its own, and log them; and a
+        # statement that was ended while it slept is one.
+        conn = self._conn
+        async with asyncio.timeout(timeout):
+            await conn.query(sql)
+            rows: Rows = list(conn._result.rows or ())
+            while conn._result.has_next:
+                await conn.next_result()
+                rows += conn._result.rows or ()
+        return rows
+
+    async def _send(self, sql: str, timeout: float) -> None:
+        self._begun = asyncio.create_task(self._exchange(sql, _FOR_EVER))
+
+    async def _receive(self, timeout: float) -> Rows | None:
+        assert self._begun is not None
+        done, _ = await asyncio.wait([self._begun], timeout=max(0.0, timeout))
+        return self._begun.result() if done else None
+
+    def is_cut(self) -> bool:
+        # The second one: the loop may not have come round to notice.
+        return bool(self._conn._stream_broken or self._idle.poll(0))
+
+    def hang_up(self) -> None:
+        self._conn.close()
+
+    def close(self) -> None:
+        self.broken = True
+        if self._begun is not None:
+            self._begun.cancel()
+        self._conn.close()
+
+
+_OPTIONS: dict[str, Any] = {
+    "autocommit": True,
+    "charset": "utf8mb4",
+    "client_flag": CLIENT.MULTI_STATEMENTS,
+    "program_name": "holdfast",
+}
+
+
+def _idle(connected: Any) -> select.poll:
+    """Tells whether a server has something to say that nobody has asked for: that it hangs up."""
+    idle = select.poll()
+    idle.register(connected.fileno(), select.POLLIN)
+    return idle
+
+
+def parts(error: Exception) -> tuple[int, str]:
+    """The code and the message of a driver's error."""
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    return code, text
+
+
+def _said(trouble: object, timeout: float) -> str:
+    text = str(trouble)
+    if isinstance(trouble, TimeoutError) or "timed out" in text:
+        return f"no answer within {timeout:.3g} s"
+    return text or "the connection was lost"

@@ -1,0 +1,1 @@
+"""PostgreSQL, by lease rows and by its own advisory locks."""

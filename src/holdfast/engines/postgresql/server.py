@@ -1,0 +1,137 @@
+"""From a URL to a connection that can be used: found, greeted, with all that we rely on in place."""
+
+from __future__ import annotations
+
+import logging
+from ipaddress import ip_address
+
+from holdfast.engines.postgresql.readiness import AsyncioReadiness, BlockingReadiness, Readiness
+from holdfast.engines.postgresql.schema import script, statements
+from holdfast.engines.postgresql.urls import Place, Target
+from holdfast.engines.postgresql.wire import Wire
+from holdfast.engines.sql.broken import Broken
+from holdfast.io import clock
+from holdfast.io.contract import IO
+
+log = logging.getLogger("holdfast")
+
+_OLDEST = 120_000
+
+_FACTS = """
+SELECT current_setting('server_version_num'), pg_is_in_recovery(),
+       current_setting('holdfast.direct', true), current_setting('synchronous_commit'),
+       to_regproc('{schema}.v1_enter') IS NOT NULL
+"""
+
+_POOLER = "unsupported startup parameter"
+"""How PgBouncer begins to say that it does not pass our settings on."""
+
+
+class Server:
+    """One database, at one or several addresses, of which one is the primary's."""
+
+    def __init__(self, target: Target, io: IO) -> None:
+        self._target = target
+        self._places = list(target.places)
+        self._kind: type[Readiness] = BlockingReadiness if io.blocking else AsyncioReadiness
+        self.statements = statements(target.schema)
+        self.pooled = False
+        """Whether a pooler stands in between: then a session may be another one each time."""
+        self._warned = False
+
+    async def connect(self, timeout: float) -> Wire:
+        """A connection to whoever is the primary."""
+        deadline = clock.now() + timeout
+        failures: list[Broken] = []
+        for number, place in enumerate(list(self._places)):
+            left = deadline - clock.now()
+            # A server that does not answer must leave some time to the others.
+            until = clock.now() + left / (len(self._places) - number)
+            try:
+                wire = await self._open(place, until)
+                try:
+                    await self._greet(wire, until)
+                except BaseException:
+                    wire.close()
+                    raise
+            except Broken as error:
+                failures.append(Broken(f"{place}: {error}", "not applied", error.code))
+                failures[-1].__cause__ = error
+                continue
+            self._places.remove(place)
+            self._places.insert(0, place)  # likely to be the primary next time, too
+            return wire
+        text = "; ".join(str(failure) for failure in failures)
+        raise Broken(f"can't connect to {text}", "not applied", failures[0].code) from failures[0]
+
+    async def _open(self, place: Place, deadline: float) -> Wire:
+        failure: Broken | None = None
+        for address in await self._addresses(place, deadline):
+            for _ in range(2):
+                conninfo = self._target.conninfo(place, address, direct=not self.pooled)
+                try:
+                    return await Wire.open(conninfo, self._kind, deadline)
+                except Broken as error:
+                    failure = error
+                    if self.pooled or _POOLER not in str(error):
+                        break
+                    self.pooled = True
+        assert failure is not None
+        raise failure
+
+    async def _addresses(self, place: Place, deadline: float) -> list[str | None]:
+        if place.host is None or place.host.startswith("/") or _is_address(place.host):
+            return [None]
+        try:
+            left = deadline - clock.now()
+            return [*await self._kind.resolve(place.host, place.port, left)]
+        except OSError as error:  # a TimeoutError among them
+            raise Broken(
+                f"can't look up the host: {error or 'no answer'}", "not applied"
+            ) from error
+
+    async def _greet(self, wire: Wire, deadline: float) -> None:
+        """Look whom we met, and have everything made that we need."""
+        facts = _FACTS.format(schema=self._target.schema)
+        ((version, standby, direct, durable, there),) = await wire.script(
+            facts, deadline - clock.now()
+        )
+        if int(version or 0) < _OLDEST:
+            raise Broken(
+                f"PostgreSQL {int(version or 0) // 10_000}, but Holdfast needs 12", "not applied"
+            )
+        if standby == "t":
+            raise Broken("this is a standby, which can't give out locks", "not applied")
+        self.pooled = self.pooled or direct != "yes"
+        if there != "t":
+            await self._install(wire, deadline)
+        wire.prepares = not self.pooled
+        if durable == "off" and not self.pooled:
+            # What was acknowledged must not be forgotten, whatever others can live with.
+            await wire.script("SET synchronous_commit = on", deadline - clock.now())
+        elif durable == "off" and not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: synchronous_commit is off: a crash of the server forgets the newest leases and "
+                "fences; switch it on for this user",
+                self._target.where,
+            )
+
+    async def _install(self, wire: Wire, deadline: float) -> None:
+        schema = self._target.schema
+        try:
+            await wire.script(script(schema), deadline - clock.now())
+        except Broken as error:
+            raise Broken(
+                f"the schema {schema!r} is not there, and this user may not create it: {error}",
+                "not applied",
+                error.code,
+            ) from error
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

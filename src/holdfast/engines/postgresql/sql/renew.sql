@@ -1,0 +1,30 @@
+-- Extend many tickets, holding or waiting; never brings one back. Returns their standings, in order.
+CREATE OR REPLACE FUNCTION holdfast.v1_renew(
+    its_names text[], its_ids text[], ttls_us bigint[]
+) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    it       holdfast.names;
+    now      bigint;
+    standing text;
+BEGIN
+    -- All locks first, and in one order for everybody, so that two renewals can't deadlock.
+    PERFORM 1 FROM holdfast.names n WHERE n.name = ANY (its_names) ORDER BY n.name FOR UPDATE;
+    now := holdfast.v1_now();
+    FOR i IN 1 .. array_length(its_ids, 1) LOOP
+        standing := NULL;
+        SELECT * INTO it FROM holdfast.names n WHERE n.name = its_names[i];
+        IF it.id = its_ids[i] AND it.expires > now THEN
+            UPDATE holdfast.names n SET expires = greatest(n.expires, now + ttls_us[i])
+             WHERE n.name = it.name;
+            standing := concat_ws(' ', 2, it.fence, it.abandoned::int, 0);
+        ELSIF it.id IS NOT NULL THEN
+            IF it.crowded THEN
+                standing := holdfast.v1_look(it, its_ids[i], ttls_us[i], NULL, NULL, now);
+            END IF;
+            IF standing IS NULL AND it.expires <= now THEN
+                PERFORM holdfast.v1_pass_on(it.name, true, now, '');
+            END IF;
+        END IF;
+        RETURN NEXT coalesce(standing, '0 0 0 0');
+    END LOOP;
+END $$;

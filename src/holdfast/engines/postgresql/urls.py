@@ -1,0 +1,104 @@
+"""What a PostgreSQL URL says: the servers, who we are, and how to connect."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from psycopg.conninfo import make_conninfo
+
+from holdfast.core.url import Url
+from holdfast.engines.postgresql.schema import SCHEMA
+
+OPTIONS = ("schema", "connections", "host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey")
+
+_PORT = 5432
+_CONNECTIONS = 8
+
+_SESSION = {
+    # Proof that the server has read these: a pooler in between does not pass them on.
+    "holdfast.direct": "yes",
+    "default_transaction_isolation": "read committed",
+    # What a client that is gone has asked for must not go on for ever.
+    "statement_timeout": "3000",
+    "idle_in_transaction_session_timeout": "3000",
+}
+
+_KEEP_ALIVE = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+
+
+class Place(NamedTuple):
+    """Where a server may be: a host and a port, or the folder of its socket; None is libpq's default."""
+
+    host: str | None
+    port: int
+
+    def __str__(self) -> str:
+        if self.host is None or self.host.startswith("/"):
+            return f"the socket in {self.host}" if self.host else "the default server"
+        return f"{self.host}:{self.port}"
+
+
+class Target(NamedTuple):
+    """A URL's meaning."""
+
+    where: str
+    places: tuple[Place, ...]
+    settings: dict[str, str]
+    schema: str
+    connections: int
+
+    patient: bool = False
+    """Whether a statement may take as long as it likes."""
+
+    def conninfo(self, place: Place, address: str | None, *, direct: bool) -> str:
+        """libpq's words for one address of one server."""
+        settings: dict[str, Any] = {**self.settings, **_KEEP_ALIVE}
+        settings |= {"host": place.host, "hostaddr": address, "port": place.port}
+        settings |= {"application_name": "holdfast", "client_encoding": "utf8"}
+        if direct:
+            settings["options"] = " ".join(
+                f"-c {name}={value}".replace("read c", r"read\ c")
+                for name, value in _SESSION.items()
+                if not (self.patient and name == "statement_timeout")
+            )
+        return make_conninfo(**{key: value for key, value in settings.items() if value is not None})
+
+
+def target_of(url: Url) -> Target:
+    """Take a URL apart, or raise a `ValueError` that says what is wrong with it."""
+    url.only(*OPTIONS)
+    schema = url.options.get("schema", SCHEMA)
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,50}", schema):
+        raise ValueError(
+            f"{url}: option schema must be lower-case letters, digits and underscores, not {schema!r}"
+        )
+    connections = url.options.get("connections", str(_CONNECTIONS))
+    if not (connections.isascii() and connections.isdigit() and 0 < int(connections) < 10_000):
+        raise ValueError(f"{url}: option connections must be a whole number from 1 to 9999")
+    database = url.path.strip("/")
+    if "/" in database:
+        raise ValueError(f"{url}: name one database, as in postgresql://localhost/database")
+    places = tuple(Place(unquote(host), port or _PORT) for host, port in url.hosts)
+    if not places:
+        places = (Place(url.options.get("host"), _port(url)),)
+    elif "host" in url.options or "port" in url.options:
+        raise ValueError(f"{url}: name host and port once: before the database, or as options")
+    settings = {key: value for key, value in url.options.items() if key.startswith("ssl")}
+    settings |= {"dbname": database} if database else {}
+    settings |= {"user": url.user} if url.user else {}
+    settings |= {"password": url.password} if url.password else {}
+    return Target(str(url), places, settings, schema, int(connections))
+
+
+def _port(url: Url) -> int:
+    text = url.options.get("port", str(_PORT))
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+        raise ValueError(f"{url}: option port must be a number from 1 to 65535")
+    return int(text)

@@ -1,0 +1,37 @@
+"""How a database's answers are read; all of them are lines of words, whatever the database."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from holdfast.core.ticket import Contender, Inspection, Owner, Place, Standing
+
+_PLACES = tuple(Place)
+
+
+def standing_of(words: str) -> Standing:
+    """From "PLACE FENCE ABANDONED RECHECK_US"."""
+    place, fence, abandoned, recheck_us = words.split()
+    return Standing(_PLACES[int(place)], int(fence), abandoned == "1", int(recheck_us) / 1e6)
+
+
+def inspection_of(name: str, lines: Sequence[str]) -> Inspection:
+    """From "NEWEST ABANDONED HOLDERS WAITING" and a line for each ticket, the holders first."""
+    newest, abandoned, holders, waiting = (int(word) for word in lines[0].split())
+    contenders = tuple(_contender(line) for line in lines[1:])
+    return Inspection(
+        name, contenders[:holders], contenders[holders:], waiting, newest, abandoned == 1
+    )
+
+
+def _contender(line: str) -> Contender:
+    """From "FENCE SINCE_US EXPIRES_US OWNER"; -1 means that it does not expire."""
+    fence, since_us, expires_us, owner = line.split(" ", 3)
+    expires = math.inf if expires_us == "-1" else int(expires_us) / 1e6
+    return Contender(Owner.unpack(owner), int(fence), int(since_us) / 1e6, expires)
+
+
+def us(seconds: float) -> str:
+    """Seconds as a database's functions want them."""
+    return str(int(seconds * 1_000_000))

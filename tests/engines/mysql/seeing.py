@@ -1,0 +1,61 @@
+"""What a witness sees in the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.servers_mysql import MysqlServer
+from tests.waiting import eventually
+
+_OURS = f"FROM information_schema.PROCESSLIST WHERE USER = '{MysqlServer.user}'"
+_LISTENING = "STATE = 'User sleep'"
+
+
+def connections(server: MysqlServer) -> int:
+    """How many connections Holdfast has."""
+    return int(server.execute(f"SELECT COUNT(*) {_OURS}")[0][0])
+
+
+def listening(server: MysqlServer) -> list[int]:
+    """The connections that sleep until somebody rings."""
+    return [id for (id,) in server.execute(f"SELECT ID {_OURS} AND {_LISTENING}")]
+
+
+def busy(server: MysqlServer, what: str = "") -> list[tuple[Any, ...]]:
+    """What is not done: statements that run or wait."""
+    return server.execute(
+        f"SELECT ID, STATE, INFO {_OURS} AND COMMAND <> 'Sleep' AND NOT {_LISTENING} "
+        "AND INFO LIKE %s",
+        f"%{what}%",
+    )
+
+
+def transactions(server: MysqlServer) -> list[tuple[Any, ...]]:
+    """Who has a transaction open, whether it does something or not."""
+    return server.execute(
+        "SELECT trx_mysql_thread_id, trx_state, trx_query FROM information_schema.INNODB_TRX "
+        f"WHERE trx_mysql_thread_id IN (SELECT ID {_OURS})"
+    )
+
+
+def cut(server: MysqlServer, *, listeners: bool) -> int:
+    """End the connections that listen, or the others; how many there were."""
+    negated = "" if listeners else "NOT"
+    ids = [id for (id,) in server.execute(f"SELECT ID {_OURS} AND {negated} {_LISTENING}")]
+    for id in ids:
+        server.execute(f"KILL CONNECTION {id}")
+    which = ", ".join(map(str, [*ids, 0]))
+    gone = f"SELECT ID FROM information_schema.PROCESSLIST WHERE ID IN ({which})"
+    eventually(lambda: not server.execute(gone), "the server to hang up")
+    return len(ids)
+
+
+def rows(server: MysqlServer, name: str) -> tuple[int, int]:
+    """How many hold a name, and how many wait for it."""
+    ((held, waiting),) = server.execute(
+        "SELECT (SELECT COUNT(*) FROM holdfast_names WHERE name = %s AND id IS NOT NULL), "
+        "(SELECT COUNT(*) FROM holdfast_waiters WHERE name = %s)",
+        name,
+        name,
+    )
+    return held, waiting

@@ -1,0 +1,151 @@
+"""Tables and procedures: made on demand, by many at once, or by their owner from plain SQL."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from tests.conformance.cells import Cell, OpenCell
+from tests.engines.mysql.conftest import run_script
+from tests.engines.mysql.seeing import listening
+from tests.engines.mysql.test_trouble import SECRET, add_user
+from tests.servers_mysql import DATABASE, MysqlServer
+from tests.waiting import soon
+
+TABLES = ("names", "waiters", "about", "counters", "sessions")
+NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+
+def printed(*options: str) -> str:
+    """What `holdfast schema mysql` prints."""
+    command = [sys.executable, "-m", "holdfast", "schema", "mysql", *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+async def test_many_make_it_at_once(bare_server: MysqlServer, open_cell: OpenCell) -> None:
+    cell = open_cell(bare_server.url)
+
+    async def take(number: int) -> str:
+        client = cell.client()
+        while True:
+            try:
+                return str((await cell.run(client.lock(f"{cell.name}:{number}").acquire)).name)
+            except holdfast.EngineError as error:
+                if "no answer" not in str(
+                    error
+                ):  # a slow machine takes more than 2 s for all of it
+                    raise
+
+    assert len(set(await asyncio.gather(*(take(n) for n in range(8))))) == 8
+
+
+@pytest.mark.parametrize("prefix", ["holdfast", "locks"])
+async def test_an_owner_makes_it(
+    bare_server: MysqlServer, open_cell: OpenCell, prefix: str
+) -> None:
+    server = bare_server
+    sql = printed("--schema", prefix)
+    (granted,) = [line.removeprefix("--   ") for line in sql.splitlines() if "GRANT " in line]
+    add_user(server, "app")
+    for _ in range(2):  # to run it twice does no harm
+        run_script(server, sql)
+    server.execute(granted)
+    cell = open_cell(server.url_of("app", SECRET) + f"?prefix={prefix}")
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    run_script(server, sql)
+    await cell.run(lease.renew)
+    await cell.run(lease.release)
+    made = {name for (name,) in server.execute("SHOW TABLES")}
+    assert made == {f"{prefix}_{table}" for table in TABLES}
+
+
+async def test_prefixes_keep_apart(server: MysqlServer, open_cell: OpenCell) -> None:
+    run_script(server, printed("--schema", "others"))
+    one, other = open_cell(server.url), open_cell(server.url + "?prefix=others")
+    other.name = one.name
+    for cell in (one, other):
+        client = cell.client()
+        assert await cell.run(client.lock(cell.name).try_acquire)
+        assert await cell.run(client.lock(cell.name).try_acquire) is None
+
+
+async def test_it_is_made_anew_when_somebody_dropped_it(cell: Cell, server: MysqlServer) -> None:
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name, ttl=1).acquire)
+    for what in ("TABLE holdfast_names", "PROCEDURE holdfast_v1_leave"):
+        server.execute(f"DROP {what}")
+    again = await cell.run(client.lock(cell.name).acquire)
+    assert again.fence > lease.fence
+    assert await cell.run(lambda: lease.lost.wait(10))
+    await cell.run(again.release)
+    server.execute("DROP PROCEDURE holdfast_v1_listen")
+    lease = await cell.run(client.lock(cell.name, ttl=60).acquire)
+    waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
+    await soon(lambda: listening(server), "the listener")
+    await cell.run(lease.release)
+    await asyncio.wait_for(waiter, 10)
+
+
+async def test_a_restored_backup_with_the_clock_behind(cell: Cell, server: MysqlServer) -> None:
+    """What is remembered counts even against the clock."""
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    await cell.run(lease.release)
+    ahead = lease.fence + 10**12
+    server.execute("UPDATE holdfast_names SET newest = %s", ahead)
+    assert (await cell.run(client.lock(cell.name).acquire)).fence == ahead + 1
+
+
+def test_names_that_nobody_uses_are_forgotten(server: MysqlServer) -> None:
+    with holdfast.Client(server.url) as client:
+        with client.lock("used"):
+            server.execute(
+                "INSERT INTO holdfast_names (name, newest, abandoned, id, expires) "
+                f"SELECT CONCAT('old:', seq), {NOW} - seq * 3600000000, seq > 10, "
+                "IF(seq > 20, 'x', NULL), IF(seq > 20, 5, NULL) FROM seq_0_to_30"
+            )
+            server.execute(f"CALL holdfast_v1_sweep({NOW})")
+        left = server.execute("SELECT CONVERT(name USING utf8mb4) FROM holdfast_names")
+    # Released: one hour. Abandoned: a day.
+    wanted = ["used", "old:0", *(f"old:{n}" for n in range(11, 24))]
+    assert {name for (name,) in left} == {*wanted}
+    ((floor,),) = server.execute("SELECT floor FROM holdfast_about")
+    assert floor > 0
+
+
+def test_the_sweep_waits_for_nobody(server: MysqlServer) -> None:
+    server.execute("INSERT INTO holdfast_names (name, newest) VALUES ('old', 1)")
+    with server.connect() as hog, hog.cursor() as cursor:
+        hog.begin()
+        cursor.execute("SELECT 1 FROM holdfast_names WHERE name = 'old' FOR UPDATE")
+        server.execute(f"CALL holdfast_v1_sweep({NOW})")
+        hog.rollback()
+    assert server.execute("SELECT newest FROM holdfast_names") == [(1,)]
+    server.execute(f"CALL holdfast_v1_sweep({NOW})")
+    assert server.execute("SELECT newest FROM holdfast_names") == []
+
+
+def test_tables_do_not_grow_without_end(server: MysqlServer) -> None:
+    def size() -> int:
+        path = server.data / DATABASE / "holdfast_names.ibd"
+        return path.stat().st_size
+
+    with holdfast.Client(server.url) as client:
+        with client.lock("a"):
+            before = size()
+        for _ in range(2000):
+            with client.lock("a"):
+                pass
+    assert size() == before
+
+
+def test_names_are_bytes(server: MysqlServer) -> None:
+    """No collation makes two of them equal, and no trailing space is lost."""
+    names = ["a", "A", "ä", "a ", "a  ", " a", "a" * 512, "é" * 256, "a\\", "a'", '"', "%", "_"]
+    with holdfast.Client(server.url) as client:
+        leases = [client.lock(name).try_acquire() for name in names]
+        assert all(leases)
+        assert set(client.names()) == set(names)

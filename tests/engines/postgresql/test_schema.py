@@ -1,0 +1,139 @@
+"""Tables and functions: made on demand, by many at once, or by their owner from plain SQL."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from tests.conformance.cells import Cell, OpenCell
+from tests.engines.postgresql.test_trouble import SECRET, add_role
+from tests.servers_postgresql import PostgresqlServer
+
+
+def printed(*options: str) -> str:
+    """What `holdfast schema postgresql` prints."""
+    command = [sys.executable, "-m", "holdfast", "schema", "postgresql", *options]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+async def test_many_make_it_at_once(server: PostgresqlServer, open_cell: OpenCell) -> None:
+    cell = open_cell(server.url)
+    leases = await asyncio.gather(
+        *(cell.actor().do(cell.client().lock(f"{cell.name}:{n}").acquire) for n in range(8))
+    )
+    assert len({lease.name for lease in leases}) == 8
+
+
+@pytest.mark.parametrize("schema", ["holdfast", "locks"])
+async def test_an_owner_makes_it(
+    server: PostgresqlServer, open_cell: OpenCell, schema: str
+) -> None:
+    server.execute("DROP SCHEMA IF EXISTS locks CASCADE")
+    add_role(server, "app")
+    sql = printed("--schema", schema)
+    granted = [line.removeprefix("--   ") for line in sql.splitlines() if "GRANT" in line]
+    assert len(granted) == 2
+    for statement in (sql, sql, *granted):  # to run it twice does no harm
+        server.execute(statement)
+    cell = open_cell(server.url_of("app", SECRET) + f"?schema={schema}")
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    server.execute(sql)
+    await cell.run(lease.renew)
+    await cell.run(lease.release)
+    made = server.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('holdfast', 'locks')")
+    assert made == [(schema,)]
+
+
+async def test_schemas_keep_apart(server: PostgresqlServer, open_cell: OpenCell) -> None:
+    one, other = open_cell(server.url), open_cell(server.url + "?schema=others")
+    other.name = one.name
+    for cell in (one, other):
+        client = cell.client()
+        assert await cell.run(client.lock(cell.name).try_acquire)
+        assert await cell.run(client.lock(cell.name).try_acquire) is None
+
+
+async def test_it_is_made_anew_when_somebody_dropped_it(
+    cell: Cell, server: PostgresqlServer
+) -> None:
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name, ttl=1).acquire)
+    server.execute("DROP SCHEMA holdfast CASCADE")
+    again = await cell.run(client.lock(cell.name).acquire)
+    assert again.fence > lease.fence
+    assert await cell.run(lambda: lease.lost.wait(10))
+
+
+async def test_a_restored_backup_with_the_clock_behind(
+    cell: Cell, server: PostgresqlServer
+) -> None:
+    """What was forgotten leaves a floor behind; what is remembered counts even against the clock."""
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    await cell.run(lease.release)
+    ahead = lease.fence + 10**12
+    server.execute("UPDATE holdfast.names SET newest = %s", ahead)
+    assert (await cell.run(client.lock(cell.name).acquire)).fence == ahead + 1
+
+
+def test_names_that_nobody_uses_are_forgotten(server: PostgresqlServer) -> None:
+    with holdfast.Client(server.url) as client:
+        with client.lock("used"):
+            server.execute(
+                "INSERT INTO holdfast.names (name, newest, abandoned, id, expires) SELECT 'old:' || n, "
+                "holdfast.v1_now() - n * 3600000000::bigint, n > 10, CASE WHEN n > 20 THEN 'x' END, "
+                "CASE WHEN n > 20 THEN 5 END FROM generate_series(0, 30) n"
+            )
+            server.execute("SELECT holdfast.v1_sweep(holdfast.v1_now())")
+        left = server.execute("SELECT name FROM holdfast.names")
+    # Released: one hour. Abandoned: a day.
+    wanted = ["used", "old:0", *(f"old:{n}" for n in range(11, 24))]
+    assert {name for (name,) in left} == {*wanted}
+    ((floor,),) = server.execute("SELECT floor FROM holdfast.about")
+    assert floor > 0
+
+
+@pytest.mark.parametrize("names", ["always another", "always the same"])
+def test_those_who_take_locks_sweep(server: PostgresqlServer, names: str) -> None:
+    with holdfast.Client(server.url) as client:
+        with client.lock("a"):
+            server.execute("INSERT INTO holdfast.names (name, newest) VALUES ('old', 1)")
+        for number in range(3000):  # one in 64 does
+            with client.lock(f"a:{number}" if names == "always another" else "a"):
+                pass
+            if number % 32 == 0 and ("old",) not in server.execute(
+                "SELECT name FROM holdfast.names"
+            ):
+                return
+    raise AssertionError("nobody has swept")
+
+
+def test_the_sweep_waits_for_nobody(server: PostgresqlServer) -> None:
+    with holdfast.Client(server.url) as client:
+        with client.lock("a"):
+            server.execute("INSERT INTO holdfast.names (name, newest) VALUES ('old', 1)")
+        with server.connect() as hog, hog.transaction():
+            hog.execute("SELECT 1 FROM holdfast.names WHERE name = 'old' FOR UPDATE")
+            server.execute("SELECT holdfast.v1_sweep(holdfast.v1_now())")
+        assert ("old",) in server.execute("SELECT name FROM holdfast.names")
+        server.execute("SELECT holdfast.v1_sweep(holdfast.v1_now())")
+        assert ("old",) not in server.execute("SELECT name FROM holdfast.names")
+
+
+def test_tables_do_not_grow_without_end(server: PostgresqlServer) -> None:
+    """Updates are made in place: no vacuum is needed for it."""
+    with holdfast.Client(server.url) as client:
+        with client.lock("a"):
+            server.execute("ALTER TABLE holdfast.names SET (autovacuum_enabled = off)")
+        for _ in range(3000):
+            with client.lock("a"):
+                pass
+    ((size, updates, in_place),) = server.execute(
+        "SELECT pg_table_size('holdfast.names'), n_tup_upd, n_tup_hot_upd "
+        "FROM pg_stat_user_tables WHERE schemaname = 'holdfast' AND relname = 'names'"
+    )
+    assert size <= 64 * 1024
+    assert in_place > 0.99 * updates

@@ -11,7 +11,7 @@ from holdfast.primitives.keeper import RENEW_AT, Keeper
 from holdfast.primitives.kept import WITHDRAWN, Kept
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
-LEAST_TIMEOUT = 0.25
+LEAST_TIMEOUT = 0.5
 """Seconds that a request gets at the least: a caller in a hurry still wants a true answer."""
 
 

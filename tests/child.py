@@ -96,7 +96,9 @@ class _Session:
         result = act()
         return result if self._sync else await result
 
-    async def do_acquire(self, name: str, ttl: float = 30, timeout: float | None = None) -> Any:
+    async def do_acquire(
+        self, name: str, ttl: float | None = None, timeout: float | None = None
+    ) -> Any:
         def told(_: object) -> None:
             self._told += 1
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from holdfast.core.durations import check_ttl
 from holdfast.core.errors import UnsafeEngine
 from holdfast.core.names import check_name
 from holdfast.core.ticket import Inspection, Owner
@@ -25,8 +24,6 @@ from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
 K = TypeVar("K", bound=BaseLock[Any])
 
-DEFAULT_TTL = 30.0
-
 
 def default_url() -> str:
     """`HOLDFAST_URL`, or a file in the user's state folder: one per user and machine."""
@@ -42,11 +39,13 @@ class _BaseClient(Generic[K]):
 
     _kind: type[K]
 
-    def __init__(self, url: str | None, io: IO, ttl: float, label: str, purpose: Guarantee) -> None:
+    def __init__(
+        self, url: str | None, io: IO, ttl: float | None, label: str, purpose: Guarantee
+    ) -> None:
         self._io = io
-        self._ttl = check_ttl(ttl)
         self._owner = _owner(label)
         self._engine = open_engine(default_url() if url is None else url, io)
+        self._ttl = self.traits.default_ttl if ttl is None else self.traits.check_ttl(ttl)
         self._keeper = Keeper(self._engine, io)
         self._purpose = purpose
         self._allow(purpose)
@@ -82,7 +81,7 @@ class _BaseClient(Generic[K]):
         return self._kind(
             self._keeper,
             check_name(name),
-            ttl=self._ttl if ttl is None else check_ttl(ttl),
+            ttl=self._ttl if ttl is None else self.traits.check_ttl(ttl),
             timeout=timeout,
             owner=self._owner if label is None else _owner(label),
             reentrant=reentrant,
@@ -124,8 +123,8 @@ class Client(_BaseClient[Lock]):
     """Locks for blocking programs. Safe to share between threads; make a new one after a fork.
 
     `url` chooses the engine; without one it is `HOLDFAST_URL` or a SQLite file in the user's state
-    folder. `ttl` is the default for this client's locks. `label` says who you are in listings.
-    `purpose="correctness"` refuses engines that can't promise it.
+    folder. `ttl` is the default for this client's locks, 30 seconds if not given. `label` says who
+    you are in listings. `purpose="correctness"` refuses engines that can't promise it.
     """
 
     _kind = Lock
@@ -134,7 +133,7 @@ class Client(_BaseClient[Lock]):
         self,
         url: str | None = None,
         *,
-        ttl: float = DEFAULT_TTL,
+        ttl: float | None = None,
         label: str = "",
         purpose: Guarantee = "efficiency",
     ) -> None:
@@ -198,7 +197,7 @@ class AsyncClient(_BaseClient[AsyncLock]):
         self,
         url: str | None = None,
         *,
-        ttl: float = DEFAULT_TTL,
+        ttl: float | None = None,
         label: str = "",
         purpose: Guarantee = "efficiency",
     ) -> None:

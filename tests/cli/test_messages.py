@@ -63,6 +63,15 @@ def test_an_engine_that_is_not_there(sqlite_cli: Cli, words: list[str], url: str
     assert "geheim" not in ended.stderr
 
 
+@pytest.mark.parametrize("scheme", ["postgresql+advisory", "mysql+getlock"])
+def test_a_ttl_that_the_engine_does_not_have(sqlite_cli: Cli, scheme: str) -> None:
+    words = ["run", "x", "--ttl", "5", "--", "echo", "ran"]
+    ended = sqlite_cli(*words, HOLDFAST_URL=f"{scheme}://me:geheim@{HOST}:1/db")
+    assert (ended.returncode, ended.stdout) == (69, "")
+    assert "so there is no ttl: leave it out, or use" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
 def test_a_wrong_password_is_not_shown(sqlite_cli: Cli, redis_server: RedisFactory) -> None:
     server = redis_server(requirepass="right")
     ended = sqlite_cli("ls", HOLDFAST_URL=f"redis://:geheim@{server.address}")

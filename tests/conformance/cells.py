@@ -18,6 +18,7 @@ from uuid import uuid4
 import pytest
 
 import holdfast
+from holdfast.io.blocking import run
 from tests.waiting import soon
 
 ENGINES = (
@@ -148,6 +149,16 @@ class Cell:
             await actor.close()
         for client in self._clients:
             await self.run(client.close)
+
+
+def lasting(client: Any, ttl: float) -> dict[str, float]:
+    """A ttl to ask for, of an engine that has one: `client.lock(name, **lasting(client, 0.5))`."""
+    return {"ttl": ttl} if client.traits.expiring else {}
+
+
+def act(cell: Cell, coroutine: Any) -> Any:
+    """Call an engine as the cell's face would."""
+    return cell.run(lambda: run(coroutine) if cell.face == "sync" else coroutine)
 
 
 async def queued(cell: Cell, client: Any, count: int, name: str | None = None) -> None:

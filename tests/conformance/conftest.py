@@ -7,6 +7,9 @@ import pytest
 
 from tests.conformance.cells import CELLS, ENGINES, Cell
 
+HEARTBEAT = "?heartbeat=1"
+"""What makes a loss known soon where a short ttl can't."""
+
 # What only one face has: awaits to be cancelled at, a thread to be interrupted.
 
 
@@ -39,9 +42,10 @@ def _url(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:
         return f"sqlite:///{folder}/locks.db"
     if engine == "postgresql+advisory":
         url = str(request.getfixturevalue("postgresql_url"))
-        return url.replace("postgresql://", "postgresql+advisory://")
+        return url.replace("postgresql://", "postgresql+advisory://") + HEARTBEAT
     if engine == "mysql+getlock":
-        return str(request.getfixturevalue("mysql_url")).replace("mysql://", "mysql+getlock://")
+        url = str(request.getfixturevalue("mysql_url"))
+        return url.replace("mysql://", "mysql+getlock://") + HEARTBEAT
     if engine == "redis+cluster":
         return str(request.getfixturevalue("redis_cluster").url)
     return str(request.getfixturevalue(f"{engine}_url"))

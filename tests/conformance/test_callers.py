@@ -6,7 +6,7 @@ import pytest
 
 import holdfast
 from tests.child import Child
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, lasting, queued
 from tests.conformance.test_waiting import within
 
 
@@ -28,7 +28,7 @@ async def test_the_same_caller_twice_would_deadlock(cell: Cell) -> None:
 async def test_a_lost_lease_does_not_count_as_held(cell: Cell) -> None:
     client = cell.client()
     one = cell.actor()
-    lease = await one.do(lambda: client.lock(cell.name, ttl=0.3).acquire())
+    lease = await one.do(lambda: client.lock(cell.name, **lasting(client, 0.3)).acquire())
     await cell.run(lambda: client.break_lock(cell.name))
     await one.do(lambda: lease.lost.wait(10))
     assert await one.do(lambda: client.lock(cell.name).acquire(timeout=5))
@@ -111,10 +111,11 @@ async def test_a_release_inside_the_body_is_the_release(cell: Cell) -> None:
 
 
 async def test_a_forked_child_is_refused_and_the_parent_unharmed(cell: Cell) -> None:
-    if not cell.client().traits.shared:
+    client = cell.client()
+    if not client.traits.shared:
         pytest.skip("trait shared=False: a child process can't meet this engine")
     with Child(cell.face, cell.url) as parent:
-        held = parent.call("acquire", name=cell.name, ttl=2)
+        held = parent.call("acquire", name=cell.name, **lasting(client, 2))
         for seen in parent.call("fork"):
             assert "HoldfastError" in seen
             assert "can't be used in its child" in seen
@@ -136,7 +137,7 @@ async def test_closing_a_client_gives_back_what_it_holds(cell: Cell) -> None:
 async def test_closing_a_client_ends_its_waiting(cell: Cell) -> None:
     client, other = cell.client(), cell.client()
     await cell.run(lambda: other.lock(cell.name).acquire())
-    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=1).acquire())
+    waiter = cell.actor().start(client.lock(cell.name, **lasting(client, 1)).acquire)
     await queued(cell, other, 1)
     await cell.run(client.close)
     with pytest.raises(holdfast.HoldfastError, match="closed"):

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from tests.child import Child
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, lasting, queued
 from tests.waiting import soon
 
 
@@ -53,8 +53,8 @@ async def wait_in_vain(client: Any, name: str) -> None:
 
 
 async def hold_and_renew(client: Any, name: str) -> None:
-    async with client.lock(name, ttl=5) as lease:
-        await lease.renew(ttl=3)
+    async with client.lock(name, **lasting(client, 5)) as lease:
+        await lease.renew(**lasting(client, 3))
         await asyncio.sleep(0)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from tests.child import Child
-from tests.conformance.cells import Cell, queued
+from tests.conformance.cells import Cell, lasting, queued
 from tests.waiting import soon
 
 TTL = 2.0
@@ -95,7 +95,9 @@ async def test_a_broken_lock_is_lost_and_passed_on(cell: Cell) -> None:
     client = cell.client()
     told: list[Any] = []
     holder = cell.actor()
-    lease = await holder.do(lambda: client.lock(cell.name, ttl=TTL, on_lost=told.append).acquire())
+    lease = await holder.do(
+        lambda: client.lock(cell.name, on_lost=told.append, **lasting(client, TTL)).acquire()
+    )
     heir = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, client, 1)
     assert await cell.run(lambda: client.break_lock(cell.name)) is True
@@ -123,7 +125,7 @@ async def test_a_lost_lease_is_raised_at_the_end_of_the_body(cell: Cell) -> None
 
 
 def _broken_inside(cell: Cell, client: Any, *, fails: bool) -> Any:
-    lock = client.lock(cell.name, ttl=0.3)
+    lock = client.lock(cell.name, **lasting(client, 0.3))
     if cell.face == "async":
         return _broken_inside_async(cell, client, lock, fails)
     with lock as lease:
@@ -145,14 +147,15 @@ async def _broken_inside_async(cell: Cell, client: Any, lock: Any, fails: bool) 
 async def test_losing_the_lease_cancels_the_body_on_request(async_cell: Cell) -> None:
     cell = async_cell
     client = cell.client()
+    lock = client.lock(cell.name, on_lost="cancel", **lasting(client, 0.3))
 
     async def work() -> None:
-        async with client.lock(cell.name, ttl=0.3, on_lost="cancel"):
+        async with lock:
             await client.break_lock(cell.name)
             await asyncio.sleep(60)
 
     async def work_in_the_lease() -> None:
-        lease = await client.lock(cell.name, ttl=0.3, on_lost="cancel").acquire()
+        lease = await lock.acquire()
         async with lease:
             await client.break_lock(cell.name)
             await asyncio.sleep(60)
@@ -184,17 +187,18 @@ async def test_someone_elses_cancellation_stays_a_cancellation(async_cell: Cell)
 
 async def test_leases_are_renewed_for_as_long_as_they_are_held(cell: Cell) -> None:
     client = cell.client()
-    locks = [client.lock(f"{cell.name}:{number}", ttl=TTL) for number in range(5)]
+    locks = [client.lock(f"{cell.name}:{number}", **lasting(client, TTL)) for number in range(5)]
     leases = [await cell.run(lock.acquire) for lock in locks]
     await asyncio.sleep(1.25 * TTL)  # time itself is under test
     for lease in leases:
         lease.check()
         assert lease.state is holdfast.LeaseState.HELD
-        assert 0 < lease.remaining() <= TTL
+        assert 0 < lease.remaining() <= lease.ttl
         await cell.run(lease.release)
 
 
 async def test_renewing_by_hand_with_another_ttl(cell: Cell) -> None:
+    cell.needs("expiring")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=5).acquire())
     await cell.run(lambda: lease.renew(ttl=60))
@@ -220,3 +224,22 @@ async def test_abandoned_is_about_the_one_before_only(cell: Cell) -> None:
     await cell.run(second.release)
     third = await cell.run(lambda: client.lock(cell.name).acquire())
     assert not third.abandoned
+
+
+async def test_an_engine_without_expiry_takes_no_ttl(cell: Cell) -> None:
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    if client.traits.expiring:
+        assert lease.ttl == 30
+        return
+    assert lease.ttl == 3 * client.traits.heartbeat
+    for ask in (
+        lambda: client.lock(cell.name, ttl=5),
+        lambda: client.locked(cell.name, ttl=5),
+        lambda: cell.client(ttl=5),
+        lambda: lease.renew(ttl=5),
+    ):
+        with pytest.raises(holdfast.Unsupported, match="last as long as their connection"):
+            await cell.run(ask)
+    lease.check()
+    await cell.run(lease.renew)

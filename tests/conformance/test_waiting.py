@@ -147,17 +147,17 @@ async def test_the_decorator_fills_in_the_name(cell: Cell) -> None:
     seen: list[Any] = []
 
     def build(day: str, times: int = 2, *, lease: Any) -> int:
-        seen.append((lease.name, lease.ttl))
+        seen.append((lease.name, lease.owner.label))
         return times
 
     async def build_async(day: str, times: int = 2, *, lease: Any) -> int:
         return build(day, times, lease=lease)
 
     bare = build if cell.face == "sync" else build_async
-    locked = client.locked(cell.name + ":{day}", ttl=5)(bare)
+    locked = client.locked(cell.name + ":{day}", label="builder")(bare)
     assert await cell.run(lambda: locked("monday", times=3)) == 3
     assert await cell.run(lambda: locked(day="monday")) == 2
-    assert seen == [(cell.name + ":monday", 5.0)] * 2
+    assert seen == [(cell.name + ":monday", "builder")] * 2
     with pytest.raises(ValueError, match="no such argument"):
         client.locked("x:{month}")(bare)
 

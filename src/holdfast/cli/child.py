@@ -49,16 +49,19 @@ class Child:
             signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
         )
 
-    def start(self, environment: dict[str, str | None], deadline: float) -> None:
+    def start(
+        self, environment: dict[str, str | None], deadline: float, grace: float, margin: float
+    ) -> None:
         """Have the command started under a lease that is good until the deadline.
 
-        `environment` is added to our own; None takes a variable out of it.
+        `environment` is added to our own; None takes a variable out of it. The command gets `grace`
+        seconds to end, and `margin` seconds before the end of its lease it must be dead.
         """
         loop = asyncio.get_running_loop()
         self._end = loop.create_future()
         loop.add_reader(self._channel, self._listen)
         self._pass_stops_on()
-        self._tell(start=environment, deadline=deadline)
+        self._tell(start=environment, deadline=deadline, grace=grace, margin=margin)
 
     def lease_ends(self, deadline: float) -> None:
         """Until when the lease is good now, on the clock of `holdfast.io.clock`."""

@@ -28,23 +28,29 @@ class Job:
     name: str
     command: list[str]
     timeout: float | None
-    ttl: float
-    grace: float
+    ttl: float | None
+    grace: float | None
     label: str
     conflict: int
     quiet: bool
 
-    @property
-    def margin(self) -> float:
-        """How long before the end of its lease the command must be dead, in seconds."""
-        return min(1.0, self.ttl / 20)
+    def grace_within(self, ttl: float) -> float:
+        """How long the command gets to end when its lease is lost, in seconds."""
+        if self.grace is None:
+            return min(10.0, ttl / 6)
+        if not 0 <= self.grace < ttl / 2:  # also refuses nan
+            raise ValueError(
+                "--grace must be zero or more and less than half the ttl, so less than "
+                f"{ttl / 2:g} s here, not {self.grace:g}: the command has to end before its lease does"
+            )
+        return self.grace
 
 
 def carry_out(job: Job) -> int:
     """Get the lock, run the command, give the lock back; the exit code."""
     say_warnings()
     # First of all, while there is only one thread: a fork copies no others.
-    warden, channel = fork_warden(job.command, job.grace, job.margin)
+    warden, channel = fork_warden(job.command)
     return asyncio.run(_carry_out(job, Child(warden, channel, say)))
 
 
@@ -53,6 +59,7 @@ async def _carry_out(job: Job, child: Child) -> int:
     try:
         with refused():
             client = AsyncClient(job.url, ttl=job.ttl, label=job.label)
+            job.grace_within(client.traits.default_ttl if job.ttl is None else job.ttl)
             lock = client.lock(job.name)
         must_be_shared(client.traits)
         try:
@@ -89,7 +96,9 @@ async def _run(job: Job, lease: AsyncLease, child: Child, signals: _Signals) -> 
             f"warning: the previous holder of {job.name!r} did not release it: "
             "its work may be half done"
         )
-    child.start(_environment(lease), now() + lease.remaining())
+    ends = now() + lease.remaining()
+    margin = min(1.0, lease.ttl / 20)
+    child.start(_environment(lease), ends, job.grace_within(lease.ttl), margin)
     signals.deliver_to(child.signal)
     news = asyncio.create_task(_pass_on(lease, child))
     try:

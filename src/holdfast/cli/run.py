@@ -12,8 +12,6 @@ from holdfast.cli.messages import printable
 from holdfast.cli.options import checked, name_argument, url_option
 from holdfast.core.durations import check_timeout, check_ttl
 
-DEFAULT_TTL = 30.0
-
 
 class _Run(click.Command):
     """Everything after `--` is the command's own, so that no option can be mistaken for ours."""
@@ -64,10 +62,8 @@ Exit codes: the command's own, 128+n when it was ended by signal n,
     "--ttl",
     type=float,
     metavar="SECONDS",
-    default=DEFAULT_TTL,
-    show_default=True,
     callback=checked(check_ttl),
-    help="How long others wait if this machine dies. Renewed while the command runs.",
+    help="How long others wait if this machine dies. Renewed while the command runs. Default: 30.",
 )
 @click.option(
     "-E",
@@ -105,16 +101,15 @@ def run(context: click.Context, /, **options: Any) -> None:
         if options["timeout"] is not None:
             raise click.UsageError("-n does not wait, so there is nothing to say with -w.", context)
         options["timeout"] = 0.0
-    context.exit(_run(context, **options))
+    context.exit(_run(**options))
 
 
 def _run(
-    context: click.Context,
     *,
     name: str,
     command: list[str],
     timeout: float | None,
-    ttl: float,
+    ttl: float | None,
     conflict: int,
     grace: float | None,
     label: str | None,
@@ -132,7 +127,7 @@ def _run(
             command=command,
             timeout=timeout,
             ttl=ttl,
-            grace=_grace(context, grace, ttl),
+            grace=grace,
             label=_default_label(command) if label is None else label,
             conflict=conflict,
             quiet=quiet,
@@ -142,15 +137,3 @@ def _run(
 
 def _default_label(command: list[str]) -> str:
     return printable(PurePath(command[0]).name)[:200]
-
-
-def _grace(context: click.Context, grace: float | None, ttl: float) -> float:
-    if grace is None:
-        return min(10.0, ttl / 6)
-    if not 0 <= grace < ttl / 2:  # also refuses nan
-        raise click.UsageError(
-            f"--grace must be zero or more and less than half the ttl, so less than {ttl / 2:g} s "
-            f"here, not {grace:g}: the command has to end before its lease does.",
-            context,
-        )
-    return grace

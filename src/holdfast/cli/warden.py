@@ -5,8 +5,8 @@ clock, from the deadlines it was told. It is a process of its own because the on
 lease can be killed or stopped, and the command must not go on unprotected then. If the warden
 itself is killed, the kernel kills the command (on Linux), and the wrapper what the command started.
 
-The two talk in lines of JSON. To the warden: start (with changes to the environment), deadline,
-lost, signal, resume. From it: failed or started, stopping, suspended, ended.
+The two talk in lines of JSON. To the warden: start (with changes to the environment, grace and margin),
+deadline, lost, signal, resume. From it: failed or started, stopping, suspended, ended.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LOOK_STOPPING = 0.02
 """The same while the command is being stopped: nobody tells when the last of a group has ended."""
 
 
-def fork_warden(command: list[str], grace: float, margin: float) -> tuple[int, socket.socket]:
+def fork_warden(command: list[str]) -> tuple[int, socket.socket]:
     """Start a warden; its pid and the channel to it. Call it while there is only one thread."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
@@ -52,7 +52,7 @@ def fork_warden(command: list[str], grace: float, margin: float) -> tuple[int, s
     code = 1
     try:
         ours.close()
-        Warden(theirs, command, grace, margin).serve()
+        Warden(theirs, command).serve()
         code = 0
     finally:
         os._exit(code)
@@ -61,13 +61,11 @@ def fork_warden(command: list[str], grace: float, margin: float) -> tuple[int, s
 class Warden:
     """What the warden's process does from its first moment to its last."""
 
-    def __init__(
-        self, channel: socket.socket, command: list[str], grace: float, margin: float
-    ) -> None:
+    def __init__(self, channel: socket.socket, command: list[str]) -> None:
         self._channel = channel
         self._command = command
-        self._grace = grace
-        self._margin = margin
+        self._grace = 0.0
+        self._margin = 0.0
         self._deadline = math.inf
         self._kill_at: float | None = None  # set while the command is being stopped
         self._group = 0
@@ -142,6 +140,8 @@ class Warden:
         self,
         start: dict[str, str | None] | None = None,
         deadline: float | None = None,
+        grace: float = 0.0,
+        margin: float = 0.0,
         lost: bool = False,
         signal: int | None = None,
         resume: bool = False,
@@ -149,6 +149,7 @@ class Warden:
         if deadline is not None:
             self._deadline = deadline
         if start is not None:
+            self._grace, self._margin = grace, margin
             self._start(start)
         if lost:
             self._stop("the lease is lost")

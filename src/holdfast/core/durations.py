@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+DEFAULT_TTL = 30.0
 MIN_TTL = 0.1
 MAX_TTL = 30 * 86_400.0
 

@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from holdfast.core.durations import DEFAULT_TTL, check_ttl
+from holdfast.core.errors import Unsupported
 from holdfast.core.ticket import Departure, Inspection, Mode, Standing, Ticket
 
 Guarantee = Literal["efficiency", "correctness"]
@@ -45,11 +47,32 @@ class Traits:
     """Whether two processes that open the same URL meet."""
     unwatched: float = 0.0
     """Seconds that a dead ticket may outlive its ttl if nobody watched it."""
-    expiring: bool = True
-    """Whether a ticket that is not renewed ends by itself; if not, a stopped holder keeps the lock."""
+    heartbeat: float | None = None
+    """If set, nothing expires: a lock lasts as long as its connection, which is asked this often, in
+    seconds, whether it lives. A stopped holder keeps the lock."""
     numbered: bool = True
     """Whether those who wait have their fence already. If not, they wait in a queue of the server's own:
     the fence comes with the admission, and of that they hear a moment later."""
+
+    @property
+    def expiring(self) -> bool:
+        """Whether a ticket that is not renewed ends by itself."""
+        return self.heartbeat is None
+
+    @property
+    def default_ttl(self) -> float:
+        """The ttl if none is asked for. Without expiry: how long to trust a connection that does not
+        answer, which is three heartbeats, as tickets are renewed at a third of their ttl."""
+        return DEFAULT_TTL if self.heartbeat is None else 3 * self.heartbeat
+
+    def check_ttl(self, ttl: float) -> float:
+        """The ttl as a float, or an error that says what a ttl must be; not every engine has one."""
+        if not self.expiring:
+            raise Unsupported(
+                "locks of this engine last as long as their connection, so there is no ttl: leave it "
+                "out, or use postgresql:// or mysql://, whose leases expire"
+            )
+        return check_ttl(ttl)
 
 
 class Engine(ABC):

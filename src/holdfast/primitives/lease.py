@@ -6,7 +6,6 @@ import asyncio
 import logging
 from typing import Any
 
-from holdfast.core.durations import check_ttl
 from holdfast.core.errors import EngineError, LeaseLost
 from holdfast.core.lease import LeaseState
 from holdfast.core.ticket import Owner
@@ -50,7 +49,8 @@ class BaseLease:
 
     @property
     def ttl(self) -> float:
-        """How long the lease lives unless renewed, in seconds."""
+        """How long the lease lives unless renewed, in seconds; without expiry at the engine: how long
+        it is trusted while no heartbeat is answered."""
         return self._kept.ticket.ttl
 
     @property
@@ -97,7 +97,7 @@ class BaseLease:
         self.check()
         keeper, kept = self._keeper, self._kept
         if ttl is not None:
-            keeper.change(kept, check_ttl(ttl))
+            keeper.change(kept, keeper.engine.traits.check_ttl(ttl))
         sent = keeper.io.now()
         (standing,) = await keeper.engine.renew([kept.ticket], timeout=REQUEST_TIMEOUT)
         if standing is None:

@@ -1,13 +1,9 @@
 """Fixtures for what only MySQL does: one face at a time, on any URL, and what the server sees."""
 
-import subprocess
-
 import pytest
 
-from holdfast.engines.mysql.schema import script
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.mysql.seeing import connections
-from tests.servers import HOST
+from tests.engines.mysql.seeing import clean, connections
 from tests.servers_mysql import DATABASE, MysqlFactory, MysqlServer
 from tests.waiting import eventually
 
@@ -15,10 +11,7 @@ from tests.waiting import eventually
 @pytest.fixture
 def server(shared_mysql: MysqlServer) -> MysqlServer:
     """A server that must not be harmed, without a trace of other tests."""
-    eventually(lambda: connections(shared_mysql) == 0, "other tests to hang up")
-    run_script(shared_mysql, script())  # as an owner would
-    for table in ("names", "waiters", "counters", "sessions"):
-        shared_mysql.execute(f"DELETE FROM holdfast_{table}")
+    clean(shared_mysql)
     return shared_mysql
 
 
@@ -30,18 +23,6 @@ def bare_server(shared_mysql: MysqlServer) -> MysqlServer:
     with shared_mysql.connect(database=None) as connection:
         connection.cursor().execute(f"CREATE DATABASE {DATABASE}")
     return shared_mysql
-
-
-def run_script(server: MysqlServer, text: str) -> None:
-    """Feed SQL to the command line client, as an owner would."""
-    client = ["mariadb", "--no-defaults", f"--host={HOST}", f"--port={server.port}"]
-    subprocess.run(
-        [*client, "--user=admin", f"--password={server.password}", DATABASE],
-        input=text,
-        text=True,
-        check=True,
-        timeout=60,
-    )
 
 
 @pytest.fixture

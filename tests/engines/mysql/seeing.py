@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
-from tests.servers_mysql import MysqlServer
+from holdfast.engines.mysql.schema import script
+from tests.servers import HOST
+from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import eventually
 
 _OURS = f"FROM information_schema.PROCESSLIST WHERE USER = '{MysqlServer.user}'"
@@ -59,3 +62,23 @@ def rows(server: MysqlServer, name: str) -> tuple[int, int]:
         name,
     )
     return held, waiting
+
+
+def clean(server: MysqlServer) -> None:
+    """Leave no trace of other tests, but all that an owner would create."""
+    eventually(lambda: connections(server) == 0, "other tests to hang up")
+    run_script(server, script())
+    for table in ("names", "waiters", "counters", "sessions"):
+        server.execute(f"DELETE FROM holdfast_{table}")
+
+
+def run_script(server: MysqlServer, text: str) -> None:
+    """Feed SQL to the command line client, as an owner would."""
+    client = ["mariadb", "--no-defaults", f"--host={HOST}", f"--port={server.port}"]
+    subprocess.run(
+        [*client, "--user=admin", f"--password={server.password}", DATABASE],
+        input=text,
+        text=True,
+        check=True,
+        timeout=60,
+    )

@@ -3,15 +3,14 @@
 import asyncio
 import threading
 from functools import partial
-from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast.core.ticket import Owner, Place, Ticket
-from holdfast.io.blocking import run
 from holdfast.primitives.waiting import new_id
-from tests.conformance.cells import Cell, OpenCell, queued
+from tests.child import Child
+from tests.conformance.cells import Cell, OpenCell, act, queued
 from tests.engines.mysql.seeing import busy, cut, listening, rows, transactions
 from tests.io.test_fork import in_child
 from tests.servers_mysql import MysqlFactory, MysqlServer
@@ -44,6 +43,21 @@ async def test_a_waiters_connection_is_cut(cell: Cell, server: MysqlServer) -> N
     await cell.run(lease.release)
     # Woken by the new listener: its renewals are 20 s apart.
     assert (await asyncio.wait_for(waiter, 10)).fence == fence
+
+
+@pytest.mark.slow
+async def test_a_waiter_that_was_stopped_for_longer_than_a_listener_is_patient(cell: Cell) -> None:
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    with Child(cell.face, cell.url) as waiter:
+        waiter.send("acquire", name=cell.name, ttl=1)
+        await queued(cell, client, 1)
+        waiter.stop()
+        await asyncio.sleep(7)  # time itself is under test
+        waiter.go_on()
+        await queued(cell, client, 1)
+        await cell.run(lease.release)
+        assert waiter.receive()["fence"] > lease.fence
 
 
 async def test_a_restart(own_server: MysqlServer, open_cell: OpenCell) -> None:
@@ -195,11 +209,6 @@ async def test_a_deadlock_is_tried_again(cell: Cell, server: MysqlServer) -> Non
     assert [standing.place for standing in standings] == [Place.ADMITTED] * 2
     assert deadlocks(server) == before + 1
     assert not transactions(server)
-
-
-def act(cell: Cell, coroutine: Any) -> Any:
-    """Call an engine as its face would."""
-    return cell.run(lambda: run(coroutine) if cell.face == "sync" else coroutine)
 
 
 async def test_renewals_in_any_order_do_not_deadlock(cell: Cell, server: MysqlServer) -> None:

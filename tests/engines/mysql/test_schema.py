@@ -8,8 +8,7 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.mysql.conftest import run_script
-from tests.engines.mysql.seeing import listening
+from tests.engines.mysql.seeing import listening, run_script
 from tests.engines.mysql.test_trouble import SECRET, add_user
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import soon

@@ -8,37 +8,16 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.mysql.seeing import connections, listening
+from tests.engines.mysql.seeing import listening
 from tests.servers_mysql import DATABASE, MysqlServer
-from tests.waiting import eventually, soon
-
-
-async def test_an_undisputed_lock_needs_one_connection(cell: Cell, server: MysqlServer) -> None:
-    client = cell.client()
-    for _ in range(3):
-        await cell.run((await cell.run(client.lock(cell.name).acquire)).release)
-    assert await cell.run(client.lock(cell.name).try_acquire)
-    assert await cell.run(client.lock(cell.name).try_acquire) is None
-    assert connections(server) == 1
-
-
-async def test_one_listener_for_all_who_wait(cell: Cell, server: MysqlServer) -> None:
-    client = cell.client()
-    leases = [await cell.run(client.lock(f"{cell.name}:{n}").acquire) for n in range(10)]
-    waiters = [cell.actor().start(client.lock(f"{cell.name}:{n}").acquire) for n in range(10)]
-    for n in range(10):
-        await queued(cell, client, 1, f"{cell.name}:{n}")
-    assert len(await soon(lambda: listening(server), "the listener")) == 1
-    for lease in leases:
-        await cell.run(lease.release)
-    await asyncio.gather(*waiters)
+from tests.waiting import soon
 
 
 async def test_the_release_itself_wakes(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server would sleep for a minute, and renewals are 20 s apart: only the bell can do it."""
-    monkeypatch.setattr("holdfast.engines.mysql.ears._SLEEP", 60.0)
+    monkeypatch.setattr("holdfast.engines.mysql.ears.Ears.SLEEP", 60.0)
     client, other = cell.client(), cell.client()
     listeners = set[int]()
     for _ in range(5):
@@ -53,11 +32,47 @@ async def test_the_release_itself_wakes(
     assert len(listeners) == 1, "a bell does not cost the connection"
 
 
+async def test_a_bell_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer) -> None:
+    """KILL QUERY may find the listener between two statements, or in any place of one."""
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(other.lock(cell.name).acquire)
+    waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
+    (listener,) = await soon(lambda: listening(server), "the listener")
+    enough = threading.Event()
+    rung = 0
+
+    def ring() -> None:
+        nonlocal rung
+        with server.connect() as connection, connection.cursor() as cursor:
+            while not enough.wait(0.002):  # less than a statement takes, but one gets through
+                cursor.execute(f"KILL QUERY {listener}")
+                rung += 1
+
+    ringer = threading.Thread(target=ring)
+    ringer.start()
+    try:
+        for _ in range(10):
+            await cell.run(lease.release)
+            heir = await asyncio.wait_for(waiter, 10)
+            assert heir.fence > lease.fence
+            await cell.run(heir.release)
+            lease = await cell.run(other.lock(cell.name).acquire)
+            waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
+            await queued(cell, other, 1)
+    finally:
+        enough.set()
+        ringer.join()
+    assert rung > 10
+    await soon(lambda: listening(server) == [listener], "the same listener to sleep")
+    await cell.run(lease.release)
+    await asyncio.wait_for(waiter, 10)
+
+
 async def test_one_that_stood_behind_a_leaver_looks_again(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands behind another one now, and should look again when that one expires."""
-    monkeypatch.setattr("holdfast.engines.mysql.ears._SLEEP", 60.0)
+    monkeypatch.setattr("holdfast.engines.mysql.ears.Ears.SLEEP", 60.0)
     client = cell.client()
     await cell.run(client.lock(cell.name, ttl=60).acquire)
     leaver = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire(timeout=2))
@@ -85,72 +100,6 @@ async def test_another_users_release_is_noticed(server: MysqlServer, open_cell: 
         await cell.run(heir.release)
 
 
-async def test_five_hundred_tasks_wait(server: MysqlServer) -> None:
-    async with holdfast.AsyncClient(server.url) as client:
-        first = await client.lock("crowd", ttl=60).acquire()
-        fences: list[int] = []
-
-        async def turn() -> None:
-            async with client.lock("crowd", ttl=60) as lease:
-                fences.append(lease.fence)
-
-        turns: list[asyncio.Task[None]] = []
-
-        async def all_wait() -> bool:
-            return (await client.inspect("crowd", limit=0)).waiting == len(turns)
-
-        for _ in range(20):
-            turns += [asyncio.create_task(turn()) for _ in range(25)]
-            await soon(all_wait, "all to wait", timeout=30)
-        assert connections(server) <= 9, "eight for requests, one to listen"
-        await first.release()
-        await asyncio.wait_for(asyncio.gather(*turns), 100)
-        assert fences == sorted(set(fences))
-
-
-def test_threads_wait(server: MysqlServer) -> None:
-    with holdfast.Client(server.url) as client:
-        first = client.lock("crowd", ttl=60).acquire()
-        fences: list[int] = []
-
-        def turn() -> None:
-            with client.lock("crowd", ttl=60) as lease:
-                fences.append(lease.fence)
-
-        threads = [threading.Thread(target=turn) for _ in range(100)]
-        before = threading.active_count()
-        for count, thread in enumerate(threads, 1):
-            thread.start()
-            if count % 20 == 0:
-                eventually(
-                    lambda: client.inspect("crowd", limit=0).waiting == count,  # noqa: B023
-                    "all to wait",
-                    timeout=30,
-                )
-        assert connections(server) <= 9
-        assert threading.active_count() <= before + len(threads) + 2, "no thread per waiter"
-        first.release()
-        for thread in threads:
-            thread.join(60)
-        assert fences == sorted(set(fences))
-        assert len(fences) == 100
-
-
-async def test_nobody_listens_for_nobody(
-    cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("holdfast.engines.mysql.ears._IDLE", 0.2)
-    client = cell.client()
-    for _ in range(2):
-        lease = await cell.run(client.lock(cell.name).acquire)
-        waiter = cell.actor().start(client.lock(cell.name).acquire)
-        await queued(cell, client, 1)
-        await soon(lambda: len(listening(server)) == 1, "the listener")
-        await cell.run(lease.release)
-        await cell.run((await waiter).release)
-        await soon(lambda: client._engine._ears._task is None, "the listener to hang up")
-
-
 async def test_a_wake_up_that_is_lost(cell: Cell, server: MysqlServer) -> None:
     """The server does not sleep for long."""
     client, other = cell.client(), cell.client()
@@ -162,18 +111,3 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: MysqlServer) -> None:
     await cell.run(lease.release)
     assert (await asyncio.wait_for(waiter, 10)).fence > lease.fence
     assert time.monotonic() - started < 8
-
-
-async def test_a_small_pool_is_shared(server: MysqlServer, face: str) -> None:
-    cell = Cell("mysql", face, server.url + "?connections=1")
-    client = cell.client()
-
-    async def contend(n: int) -> None:
-        actor = cell.actor()
-        for _ in range(5):
-            lease = await actor.do(client.lock(f"{cell.name}:{n % 3}").acquire)
-            await actor.do(lease.release)
-
-    await asyncio.gather(*(contend(n) for n in range(9)))
-    assert connections(server) <= 2
-    await cell.close()

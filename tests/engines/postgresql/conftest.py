@@ -3,16 +3,14 @@
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.postgresql.seeing import connections
+from tests.engines.postgresql.seeing import clean
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
-from tests.waiting import eventually
 
 
 @pytest.fixture
 def server(shared_postgresql: PostgresqlServer) -> PostgresqlServer:
     """A server that must not be harmed, without a trace of other tests."""
-    eventually(lambda: connections(shared_postgresql) == 0, "other tests to hang up")
-    shared_postgresql.execute("DROP SCHEMA IF EXISTS holdfast CASCADE")
+    clean(shared_postgresql)
     return shared_postgresql
 
 

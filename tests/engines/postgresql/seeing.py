@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.servers_postgresql import PostgresqlServer
+from tests.waiting import eventually
 
 _OURS = "FROM pg_stat_activity WHERE application_name = 'holdfast' AND pid <> pg_backend_pid()"
 
@@ -33,6 +34,12 @@ def cut(server: PostgresqlServer, *, listeners: bool) -> int:
     for pid in pids:
         server.execute("SELECT pg_terminate_backend(%s, 5000)", pid)
     return len(pids)
+
+
+def clean(server: PostgresqlServer) -> None:
+    """Leave no trace of other tests."""
+    eventually(lambda: connections(server) == 0, "other tests to hang up")
+    server.execute("DROP SCHEMA IF EXISTS holdfast CASCADE")
 
 
 def rows(server: PostgresqlServer, name: str) -> tuple[int, int]:

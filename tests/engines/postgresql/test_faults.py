@@ -3,16 +3,14 @@
 import asyncio
 import threading
 from functools import partial
-from typing import Any
 
 import psycopg
 import pytest
 
 import holdfast
 from holdfast.core.ticket import Owner, Place, Ticket
-from holdfast.io.blocking import run
 from holdfast.primitives.waiting import new_id
-from tests.conformance.cells import Cell, OpenCell, queued
+from tests.conformance.cells import Cell, OpenCell, act, queued
 from tests.engines.postgresql.seeing import busy, cut, listening, rows
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
 from tests.waiting import soon
@@ -169,11 +167,6 @@ async def test_a_deadlock_is_tried_again(cell: Cell, server: PostgresqlServer) -
     standings = await renewal
     assert [standing.place for standing in standings] == [Place.ADMITTED] * 2
     assert not busy(server)
-
-
-def act(cell: Cell, coroutine: Any) -> Any:
-    """Call an engine as its face would."""
-    return cell.run(lambda: run(coroutine) if cell.face == "sync" else coroutine)
 
 
 async def test_renewals_in_any_order_do_not_deadlock(cell: Cell, server: PostgresqlServer) -> None:

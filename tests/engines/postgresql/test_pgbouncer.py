@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.postgresql.seeing import listening
 from tests.engines.postgresql.test_faults import take_turns
@@ -77,3 +78,13 @@ async def test_the_server_itself_is_listened_to(cell: Cell, server: PostgresqlSe
     await soon(lambda: listening(server), "the listener")
     await cell.run(lambda: client.break_lock(cell.name))
     assert (await asyncio.wait_for(waiter, 10)).abandoned
+
+
+async def test_session_locks_are_refused(
+    server: PostgresqlServer, open_cell: OpenCell, tmp_path: Path
+) -> None:
+    with PgBouncer(tmp_path / "pgbouncer", server) as pooler:
+        cell = open_cell(pooler.url.replace("postgresql://", "postgresql+advisory://"))
+        client = cell.client()
+        with pytest.raises(holdfast.Unsupported, match="session locks need a session"):
+            await cell.run(client.lock(cell.name).acquire)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from holdfast.engines.mysql.schema import MODE, binary, pieces
+from holdfast.engines.mysql.calls import binary
+from holdfast.engines.mysql.schema import MODE, pieces
 from holdfast.engines.mysql.troubles import FORBIDDEN, LOST
 from holdfast.engines.mysql.urls import Target
 from holdfast.engines.mysql.wire import AsyncioWire, BlockingWire, DriverError, Wire, parts
@@ -16,10 +17,13 @@ log = logging.getLogger("holdfast")
 
 _OLDEST = {"MariaDB": (10, 6, 0), "MySQL": (8, 0, 29)}
 
-# Times in UTC, so that no clock is put back in autumn. Nobody waits for a row lock for ever.
+# Times in UTC, so that no clock is put back in autumn. Nobody waits for a row lock for ever. The rest is
+# for servers whose defaults are others: a commit begins or ends nothing else, whoever sleeps may do so.
 _SESSION = f"""
-SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SET time_zone = '+00:00', sql_mode = '{MODE}', innodb_lock_wait_timeout = 3, lock_wait_timeout = 3;
+SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+SET time_zone = '+00:00', sql_mode = '{MODE}', innodb_lock_wait_timeout = 3, lock_wait_timeout = 3,
+    completion_type = 0, sql_safe_updates = 0
+    /*M!, max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */;
 SELECT VERSION(), SYSDATE(6) > NOW(6), @@innodb_flush_log_at_trx_commit
 """
 
@@ -40,10 +44,11 @@ _INSTALLING = "holdfast.installing"
 class Server:
     """One database."""
 
-    def __init__(self, target: Target, io: IO, *, patient: bool = False) -> None:
+    def __init__(self, target: Target, io: IO, *, sessions: bool = False) -> None:
         self._target = target
         self._kind: type[BlockingWire | AsyncioWire] = BlockingWire if io.blocking else AsyncioWire
-        self._session = (_PATIENT if patient else "") + _SESSION
+        self._sessions = sessions
+        self._session = (_PATIENT if sessions else "") + _SESSION
         self._warned = False
 
     async def connect(self, timeout: float) -> Wire:
@@ -62,21 +67,20 @@ class Server:
             raise
         return wire
 
-    async def install(self, wire: Wire, timeout: float, *, sessions: bool = False) -> None:
+    async def install(self, wire: Wire, timeout: float) -> None:
         """Create what is missing; one client does it, the others wait for that.
 
         If the time does not suffice, the next one goes on where this one stopped.
         """
         deadline = clock.now() + timeout
         lock = f"SELECT GET_LOCK({binary(_INSTALLING)}, {max(0, int(timeout))})"
-        if (await wire.call(lock, timeout))[0][0] != 1:
+        if await wire.call(lock, timeout) != ["1"]:
             raise Broken("somebody else creates the tables, for long", "not applied")
         prefix = self._target.prefix
         try:
             there = await wire.call(_THERE.format(prefix=prefix), deadline - clock.now())
-            names = {name for (name,) in there}
-            for name, piece in pieces(prefix, sessions=sessions):
-                if name not in names:
+            for name, piece in pieces(prefix, sessions=self._sessions):
+                if name not in there:
                     await wire.call(piece, deadline - clock.now())
             await wire.call(f"DO RELEASE_LOCK({binary(_INSTALLING)})", deadline - clock.now())
         except Broken as error:
@@ -113,7 +117,7 @@ class Server:
             raise Broken(f"the server speaks otherwise: {error!r}", "not applied") from error
 
     async def _greet(self, wire: Wire, timeout: float) -> None:
-        ((version, moves, flush),) = await wire.call(self._session, timeout)
+        ((version, moves, flush),) = await wire.rows(self._session, timeout)
         kind = "MariaDB" if "MariaDB" in version else "MySQL"
         found = tuple(int(part) for part in version.split("-")[0].split(".")[:3])
         if found < _OLDEST[kind]:

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.core.errors import EngineError
 from holdfast.engines.sql.broken import Broken
-
-TRY_AGAIN = (1213, 1020)
-"""The transaction was rolled back for the sake of another one: it is worth another try."""
-
-NOT_THERE_YET = (1146, 1305)
-"""What we rely on is not there (any more): a table, a procedure."""
-
-NOT_THERE = tuple(map(str, NOT_THERE_YET))
+from holdfast.engines.sql.database import Troubles
 
 FORBIDDEN = ("1044", "1142", "1227", "1370", "1419")
 """The user may not do that."""
@@ -75,11 +67,6 @@ _HINTS = {
 }
 
 
-def translated(error: Broken, where: str, name: str | None) -> EngineError:
-    """The error to raise."""
-    return EngineError(f"{where}: {_explained(error)}", outcome=error.outcome, name=name)
-
-
 def _explained(error: Broken) -> str:
     text = str(error)
     advice = next((hint for part, hint in _HINTS.items() if part in text), None)
@@ -88,3 +75,10 @@ def _explained(error: Broken) -> str:
     if advice is None and error.outcome == "unknown":
         advice = "whether the request was carried out is not known"
     return text if advice is None else f"{text}: {advice}"
+
+
+TROUBLES = Troubles(
+    try_again=("1213", "1020"),  # deadlock, the record has changed
+    not_there=("1146", "1305"),  # a table, a procedure
+    explained=_explained,
+)

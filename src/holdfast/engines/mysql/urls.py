@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from typing import Any, NamedTuple
 
 from holdfast.core.url import Url
 from holdfast.engines.mysql.schema import PREFIX
+from holdfast.engines.sql.options import connections_of, part_of_names
 
 OPTIONS = ("prefix", "connections", "socket", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
 _PORT = 3306
-_CONNECTIONS = 8
 _SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
 
 
@@ -26,17 +25,11 @@ class Target(NamedTuple):
     connections: int
 
 
-def target_of(url: Url) -> Target:
-    """Take a URL apart, or raise a `ValueError` that says what is wrong with it."""
-    url.only(*OPTIONS)
-    prefix = url.options.get("prefix", PREFIX)
-    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,30}", prefix):
-        raise ValueError(
-            f"{url}: option prefix must be lower-case letters, digits and underscores, not {prefix!r}"
-        )
-    connections = url.options.get("connections", str(_CONNECTIONS))
-    if not (connections.isascii() and connections.isdigit() and 0 < int(connections) < 10_000):
-        raise ValueError(f"{url}: option connections must be a whole number from 1 to 9999")
+def target_of(url: Url, *more: str) -> Target:
+    """Take a URL apart, or raise a `ValueError` that says what is wrong with it. `more`: known options."""
+    url.only(*OPTIONS, *more)
+    prefix = part_of_names(url, "prefix", PREFIX, 31)
+    connections = connections_of(url)
     database = url.path.strip("/") or PREFIX
     if "/" in database:
         raise ValueError(f"{url}: name one database, as in {url.scheme}://user@localhost/database")
@@ -56,7 +49,7 @@ def target_of(url: Url) -> Target:
         host, port = url.hosts[0] if url.hosts else ("localhost", None)
         # Drivers take "localhost" for the default socket's name, of which there are several.
         settings |= {"host": "127.0.0.1" if host == "localhost" else host, "port": port or _PORT}
-    return Target(str(url), settings, prefix, int(connections))
+    return Target(str(url), settings, prefix, connections)
 
 
 def _ssl(url: Url) -> ssl.SSLContext | None:

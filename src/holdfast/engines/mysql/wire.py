@@ -19,7 +19,7 @@ from asyncmy.errors import MySQLError as AsyncMySQLError
 from pymysql.constants import CLIENT, COMMAND
 from pymysql.err import MySQLError
 
-from holdfast.engines.mysql.troubles import IN_DOUBT, KILLED, LOST, NOT_THERE_YET, TRY_AGAIN
+from holdfast.engines.mysql.troubles import IN_DOUBT, KILLED, LOST, TROUBLES
 from holdfast.engines.sql.broken import Broken
 
 DriverError = (MySQLError, AsyncMySQLError)
@@ -38,7 +38,11 @@ class Wire(ABC):
         self.interruptible = False
         """Whether KILL QUERY is nothing special here, as for a listener: it leaves no transaction open."""
 
-    async def call(self, sql: str, timeout: float) -> Rows:
+    async def call(self, request: str, timeout: float) -> list[str]:
+        """Run a statement; the first column of all its results, text, bytes or number as it may be."""
+        return [_text(row[0]) for row in await self.rows(request, timeout)]
+
+    async def rows(self, sql: str, timeout: float) -> Rows:
         """Run a statement; the rows of all its results."""
         if timeout <= 0:
             raise Broken("no time was left to ask", "not applied")
@@ -55,7 +59,8 @@ class Wire(ABC):
 
     def _failed(self, error: Exception, timeout: float) -> Broken:
         code, text = parts(error)
-        if code not in (*TRY_AGAIN, *NOT_THERE_YET) and not (self.interruptible and code == KILLED):
+        harmless = str(code) in TROUBLES.try_again + TROUBLES.not_there
+        if not harmless and not (self.interruptible and code == KILLED):
             # The procedure may have been ended before it could roll back: closing does that, too.
             self.close()
         if code in LOST:
@@ -65,10 +70,10 @@ class Wire(ABC):
     @abstractmethod
     async def _exchange(self, sql: str, timeout: float) -> Rows: ...
 
-    async def begin(self, sql: str, timeout: float) -> None:
+    async def begin(self, request: str, timeout: float) -> None:
         """Send a statement whose answer may take long, and don't wait for it."""
         try:
-            await self._send(sql, timeout)
+            await self._send(request, timeout)
         except DriverError as error:
             raise self._failed(error, timeout) from error
         except BaseException:
@@ -221,6 +226,10 @@ def _idle(connected: Any) -> select.poll:
     idle = select.poll()
     idle.register(connected.fileno(), select.POLLIN)
     return idle
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def parts(error: Exception) -> tuple[int, str]:

@@ -1,12 +1,14 @@
-"""From a URL to a connection that can be used: found, greeted, with all that we rely on in place."""
+"""From a URL to a connection that can be used: found, greeted, with its session as we need it."""
 
 from __future__ import annotations
 
 import logging
 from ipaddress import ip_address
 
+from holdfast.core.errors import Unsupported
 from holdfast.engines.postgresql.readiness import AsyncioReadiness, BlockingReadiness, Readiness
-from holdfast.engines.postgresql.schema import script, statements
+from holdfast.engines.postgresql.schema import script
+from holdfast.engines.postgresql.troubles import FORBIDDEN
 from holdfast.engines.postgresql.urls import Place, Target
 from holdfast.engines.postgresql.wire import Wire
 from holdfast.engines.sql.broken import Broken
@@ -19,8 +21,15 @@ _OLDEST = 120_000
 
 _FACTS = """
 SELECT current_setting('server_version_num'), pg_is_in_recovery(),
-       current_setting('holdfast.direct', true), current_setting('synchronous_commit'),
-       to_regproc('{schema}.v1_enter') IS NOT NULL
+       current_setting('holdfast.direct', true), current_setting('synchronous_commit');
+"""
+
+# Who listens or holds a lock says nothing for long. Older servers don't know these settings, and would
+# refuse a connection that names them.
+_PATIENCE = """
+SELECT set_config(name, '0', false)
+  FROM (VALUES ('idle_session_timeout'), ('transaction_timeout')) AS timeouts (name)
+ WHERE current_setting(name, true) <> '0' AND current_setting('holdfast.direct', true) = 'yes'
 """
 
 _POOLER = "unsupported startup parameter"
@@ -34,7 +43,6 @@ class Server:
         self._target = target
         self._places = list(target.places)
         self._kind: type[Readiness] = BlockingReadiness if io.blocking else AsyncioReadiness
-        self.statements = statements(target.schema)
         self.pooled = False
         """Whether a pooler stands in between: then a session may be another one each time."""
         self._warned = False
@@ -64,6 +72,19 @@ class Server:
         text = "; ".join(str(failure) for failure in failures)
         raise Broken(f"can't connect to {text}", "not applied", failures[0].code) from failures[0]
 
+    async def install(self, wire: Wire, timeout: float) -> None:
+        """Create what is missing; one client does it, the others wait for that."""
+        schema = self._target.schema
+        try:
+            await wire.script(script(schema), timeout)
+        except Broken as error:
+            wire.close()  # its transaction is still open
+            why = "is not there, and this user may not create it"
+            if error.code != FORBIDDEN:
+                why = "is not complete, and can't be created"
+            text = f"the schema {schema!r} {why}: {error}"
+            raise Broken(text, "not applied", error.code) from error
+
     async def _open(self, place: Place, deadline: float) -> Wire:
         failure: Broken | None = None
         for address in await self._addresses(place, deadline):
@@ -91,11 +112,9 @@ class Server:
             ) from error
 
     async def _greet(self, wire: Wire, deadline: float) -> None:
-        """Look whom we met, and have everything made that we need."""
-        facts = _FACTS.format(schema=self._target.schema)
-        ((version, standby, direct, durable, there),) = await wire.script(
-            facts, deadline - clock.now()
-        )
+        """Look whom we met, and whether it is one that we can rely on."""
+        text = _FACTS + _PATIENCE
+        ((version, standby, direct, durable), *_) = await wire.script(text, deadline - clock.now())
         if int(version or 0) < _OLDEST:
             raise Broken(
                 f"PostgreSQL {int(version or 0) // 10_000}, but Holdfast needs 12", "not applied"
@@ -103,8 +122,11 @@ class Server:
         if standby == "t":
             raise Broken("this is a standby, which can't give out locks", "not applied")
         self.pooled = self.pooled or direct != "yes"
-        if there != "t":
-            await self._install(wire, deadline)
+        if self.pooled and self._target.patient:
+            raise Unsupported(
+                f"{self._target.where}: a connection pooler is in between, and session locks need a "
+                "session: connect to the server itself, or use postgresql://"
+            )
         wire.prepares = not self.pooled
         if durable == "off" and not self.pooled:
             # What was acknowledged must not be forgotten, whatever others can live with.
@@ -116,17 +138,6 @@ class Server:
                 "fences; switch it on for this user",
                 self._target.where,
             )
-
-    async def _install(self, wire: Wire, deadline: float) -> None:
-        schema = self._target.schema
-        try:
-            await wire.script(script(schema), deadline - clock.now())
-        except Broken as error:
-            raise Broken(
-                f"the schema {schema!r} is not there, and this user may not create it: {error}",
-                "not applied",
-                error.code,
-            ) from error
 
 
 def _is_address(host: str) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.core.errors import EngineError
 from holdfast.engines.sql.broken import Broken
+from holdfast.engines.sql.database import Troubles
 
-TRY_AGAIN = ("40001", "40P01")
-"""The transaction was rolled back for the sake of another one: it is worth another try."""
+UNPREPARED = "26000"
+"""The session has forgotten what it had prepared."""
 
-NOT_THERE = ("26000", "3F000", "42883", "42P01")
-"""What we rely on is not there (any more): a schema, a table, a function, a prepared statement."""
+FORBIDDEN = "42501"
+"""The user may not do that."""
 
 _SCHEMA = "have its owner run the SQL that `holdfast schema postgresql` prints, with its GRANTs"
 
@@ -57,11 +57,6 @@ _HINTS = {
 }
 
 
-def translated(error: Broken, where: str, name: str | None) -> EngineError:
-    """The error to raise."""
-    return EngineError(f"{where}: {_explained(error)}", outcome=error.outcome, name=name)
-
-
 def _explained(error: Broken) -> str:
     text = str(error)
     advice = _CODES.get(error.code)
@@ -72,3 +67,10 @@ def _explained(error: Broken) -> str:
     elif advice is None and error.outcome == "unknown":
         advice = "whether the request was carried out is not known"
     return text if advice is None else f"{text}: {advice}"
+
+
+TROUBLES = Troubles(
+    try_again=("40001", "40P01", UNPREPARED),  # could not serialize, deadlock
+    not_there=("3F000", "42883", "42P01"),  # a schema, a function, a table
+    explained=_explained,
+)

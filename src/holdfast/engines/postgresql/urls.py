@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -10,11 +9,11 @@ from psycopg.conninfo import make_conninfo
 
 from holdfast.core.url import Url
 from holdfast.engines.postgresql.schema import SCHEMA
+from holdfast.engines.sql.options import connections_of, part_of_names
 
 OPTIONS = ("schema", "connections", "host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
 _PORT = 5432
-_CONNECTIONS = 8
 
 _SESSION = {
     # Proof that the server has read these: a pooler in between does not pass them on.
@@ -22,6 +21,7 @@ _SESSION = {
     "default_transaction_isolation": "read committed",
     # What a client that is gone has asked for must not go on for ever.
     "statement_timeout": "3000",
+    "lock_timeout": "0",
     "idle_in_transaction_session_timeout": "3000",
 }
 
@@ -55,7 +55,7 @@ class Target(NamedTuple):
     connections: int
 
     patient: bool = False
-    """Whether a statement may take as long as it likes."""
+    """Whether a statement may take as long as it likes, as one that waits for a session lock does."""
 
     def conninfo(self, place: Place, address: str | None, *, direct: bool) -> str:
         """libpq's words for one address of one server."""
@@ -63,25 +63,19 @@ class Target(NamedTuple):
         settings |= {"host": place.host, "hostaddr": address, "port": place.port}
         settings |= {"application_name": "holdfast", "client_encoding": "utf8"}
         if direct:
+            session = _SESSION | ({"statement_timeout": "0"} if self.patient else {})
             settings["options"] = " ".join(
                 f"-c {name}={value}".replace("read c", r"read\ c")
-                for name, value in _SESSION.items()
-                if not (self.patient and name == "statement_timeout")
+                for name, value in session.items()
             )
         return make_conninfo(**{key: value for key, value in settings.items() if value is not None})
 
 
-def target_of(url: Url) -> Target:
-    """Take a URL apart, or raise a `ValueError` that says what is wrong with it."""
-    url.only(*OPTIONS)
-    schema = url.options.get("schema", SCHEMA)
-    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,50}", schema):
-        raise ValueError(
-            f"{url}: option schema must be lower-case letters, digits and underscores, not {schema!r}"
-        )
-    connections = url.options.get("connections", str(_CONNECTIONS))
-    if not (connections.isascii() and connections.isdigit() and 0 < int(connections) < 10_000):
-        raise ValueError(f"{url}: option connections must be a whole number from 1 to 9999")
+def target_of(url: Url, *more: str) -> Target:
+    """Take a URL apart, or raise a `ValueError` that says what is wrong with it. `more`: known options."""
+    url.only(*OPTIONS, *more)
+    schema = part_of_names(url, "schema", SCHEMA, 51)
+    connections = connections_of(url)
     database = url.path.strip("/")
     if "/" in database:
         raise ValueError(f"{url}: name one database, as in postgresql://localhost/database")
@@ -94,7 +88,7 @@ def target_of(url: Url) -> Target:
     settings |= {"dbname": database} if database else {}
     settings |= {"user": url.user} if url.user else {}
     settings |= {"password": url.password} if url.password else {}
-    return Target(str(url), places, settings, schema, int(connections))
+    return Target(str(url), places, settings, schema, connections)
 
 
 def _port(url: Url) -> int:

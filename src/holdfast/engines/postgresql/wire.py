@@ -10,15 +10,16 @@ import os
 import re
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
 import psycopg
 from psycopg import pq
 
+from holdfast.engines.postgresql.calls import Call, Statement
 from holdfast.engines.postgresql.readiness import Readiness
-from holdfast.engines.postgresql.schema import Statement
+from holdfast.engines.postgresql.troubles import UNPREPARED
 from holdfast.engines.sql.broken import Broken
 from holdfast.io import clock
 
@@ -28,6 +29,9 @@ _KNOWN = re.compile(
     r"connection failed: |consuming input failed: |"
     r"connection to server (at|on) [^\n]*? failed: (FATAL: +)?"
 )
+
+_REST = 2.0
+"""Seconds in which the rest of an answer must follow its beginning."""
 
 _GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
 
@@ -73,8 +77,11 @@ class Wire:
             conn.finish()
             raise
 
-    async def call(self, statement: Statement, values: Sequence[str], timeout: float) -> list[str]:
+    async def call(self, request: Call, timeout: float) -> list[str]:
         """Run a statement as a transaction of its own; the first column of its rows."""
+        if timeout <= 0:
+            raise Broken("no time was left to ask", "not applied")
+        statement, values = request
         encoded = [value.encode() for value in values]
         if self._prepared.get(statement.name):
             send = partial(self._conn.send_query_prepared, statement.name, encoded)
@@ -82,7 +89,12 @@ class Wire:
             send = partial(self._conn.send_query_params, statement.sql, encoded)
             if self.prepares:
                 timeout = await self._prepare(statement, timeout)
-        results = await self._exchange(send, timeout)
+        try:
+            results = await self._exchange(send, timeout)
+        except Broken as error:
+            if error.code == UNPREPARED:
+                self._prepared.clear()  # somebody has reset the session: the next try prepares anew
+            raise
         result = results[-1]
         return [_text(result.get_value(row, 0)) or "" for row in range(result.ntuples)]
 
@@ -106,9 +118,10 @@ class Wire:
             if result.ntuples
         ]
 
-    async def begin(self, statement: Statement, values: Sequence[str], timeout: float) -> None:
+    async def begin(self, request: Call, timeout: float) -> None:
         """Send a statement whose answer may take long, and don't wait for it."""
         deadline = clock.now() + timeout
+        statement, values = request
         encoded = [value.encode() for value in values]
         try:
             self._conn.send_query_params(statement.sql, encoded)
@@ -128,8 +141,10 @@ class Wire:
                 if not await self._readiness.readable(deadline - clock.now()):
                     return False
                 self._conn.consume_input()
-            await self._answers(deadline)
+            await self._answers(clock.now() + _REST)
             return True
+        except TimeoutError as error:
+            raise Broken("only a part of an answer came", "not applied") from error
         except psycopg.Error as error:
             raise Broken(_tidy(str(error)), "not applied") from error
 

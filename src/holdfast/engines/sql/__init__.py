@@ -1,1 +1,1 @@
-"""What the engines on SQL databases have in common: a pool of connections, and how answers are read."""
+"""What the engines on SQL databases have in common; a database's own folder brings the rest."""

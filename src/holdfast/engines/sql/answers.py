@@ -16,6 +16,11 @@ def standing_of(words: str) -> Standing:
     return Standing(_PLACES[int(place)], int(fence), abandoned == "1", int(recheck_us) / 1e6)
 
 
+def lines_of(answers: Sequence[str]) -> list[str]:
+    """The lines of an answer, of which a database may put many into one row."""
+    return [line for answer in answers for line in answer.splitlines()]
+
+
 def inspection_of(name: str, lines: Sequence[str]) -> Inspection:
     """From "NEWEST ABANDONED HOLDERS WAITING" and a line for each ticket, the holders first."""
     newest, abandoned, holders, waiting = (int(word) for word in lines[0].split())

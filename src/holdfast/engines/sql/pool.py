@@ -9,22 +9,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from holdfast.engines.sql.broken import Broken
+from holdfast.engines.sql.database import Wire
 from holdfast.io.contract import IO, Event
-
-
-class Wire(Protocol):
-    """One connection, used by one request at a time."""
-
-    broken: bool
-
-    def is_cut(self) -> bool:
-        """Whether the server has closed it while it lay idle. Asked before each use: must be cheap."""
-
-    def close(self) -> None: ...
-
 
 W = TypeVar("W", bound=Wire)
 
@@ -59,8 +48,7 @@ class Pool(Generic[W]):
         started = self._io.now()
         turn: _Turn[W] | None = None
         with self._mutex:
-            if self._closed:
-                raise Broken("the client was closed", "not applied")
+            self._verify()
             wire = self._ready()
             if wire is not None:
                 return wire
@@ -74,11 +62,16 @@ class Pool(Generic[W]):
             if wire is not None:
                 return wire
         try:
-            return await self._connect(timeout - (self._io.now() - started))
+            wire = await self._connect(timeout - (self._io.now() - started))
         except BaseException:
             with self._mutex:
                 self._pass_on(None)
             raise
+        with self._mutex:
+            if self._closed:  # in the meantime
+                self._pass_on(wire)
+            self._verify()
+        return wire
 
     def give(self, wire: W) -> None:
         """Give a connection back."""
@@ -88,9 +81,6 @@ class Pool(Generic[W]):
                 # The others were cut by the same fault more often than not: don't fail once for each.
                 self._drop_idle()
                 self._pass_on(None)
-            elif self._closed:
-                wire.close()
-                self._open -= 1
             else:
                 self._pass_on(wire)
 
@@ -99,6 +89,12 @@ class Pool(Generic[W]):
         with self._mutex:
             self._closed = True
             self._drop_idle()
+            while self._waiting:
+                self._waiting.popleft().event.set()
+
+    def _verify(self) -> None:
+        if self._closed:
+            raise Broken("the client was closed", "not applied")
 
     def _ready(self) -> W | None:
         while self._idle:
@@ -120,10 +116,12 @@ class Pool(Generic[W]):
             turn = self._waiting.popleft()
             turn.granted, turn.wire = True, wire
             turn.event.set()
-        elif wire is not None:
+        elif wire is not None and not self._closed:
             self._idle.append(wire)
         else:
             self._open -= 1
+            if wire is not None:
+                wire.close()
 
     async def _await(self, turn: _Turn[W], timeout: float) -> W | None:
         try:
@@ -132,14 +130,15 @@ class Pool(Generic[W]):
             with self._mutex:
                 if turn.granted:
                     self._pass_on(turn.wire)
-                else:
+                elif not self._closed:
                     self._waiting.remove(turn)
             raise
         with self._mutex:
-            if not turn.granted:
-                self._waiting.remove(turn)
-                raise Broken(
-                    f"all {self._limit} connections of this client were busy for {timeout:.3g} s",
-                    "not applied",
-                )
-        return turn.wire
+            if turn.granted:
+                return turn.wire
+            self._verify()
+            self._waiting.remove(turn)
+        raise Broken(
+            f"all {self._limit} connections of this client were busy for {timeout:.3g} s",
+            "not applied",
+        )

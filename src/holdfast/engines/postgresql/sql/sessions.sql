@@ -65,12 +65,15 @@ DECLARE
     now   bigint := holdfast.v1_now();
     other text;
 BEGIN
-    LOOP
+    FOR attempt IN 1 .. 3 LOOP  -- it may be forgotten in between
         SELECT c.name INTO other FROM holdfast.counters c WHERE c.key = its_key;
         EXIT WHEN FOUND;
         INSERT INTO holdfast.counters (name, key, newest) VALUES (its_name, its_key, 0)
             ON CONFLICT DO NOTHING;
     END LOOP;
+    IF other IS NULL THEN
+        RAISE EXCEPTION 'the name % stands in holdfast.counters with another key', its_name;
+    END IF;
     IF other <> its_name THEN
         RAISE EXCEPTION 'the names % and % have the same 64-bit hash', other, its_name
               USING ERRCODE = 'HF001';

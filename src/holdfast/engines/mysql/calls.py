@@ -1,0 +1,116 @@
+"""What the engines ask of a database: calls of its procedures, each one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from holdfast.core.ticket import Departure, Ticket
+from holdfast.engines.sql.answers import us
+
+
+class _Calls:
+    """What every engine asks. They are texts: MySQL's drivers prepare nothing."""
+
+    def __init__(self, prefix: str) -> None:
+        self._procedure = f"CALL {prefix}"
+
+    def inspect(self, name: str, most: int) -> str:
+        return f"{self._procedure}_inspect({binary(name)},{most:d})"
+
+    def names(self) -> str:
+        return f"{self._procedure}_names()"
+
+    def evict(self, name: str) -> str:
+        return f"{self._procedure}_evict({binary(name)})"
+
+
+class RowCalls(_Calls):
+    """What the engine over lease rows asks."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__(f"{prefix}_v1")
+
+    def enter(self, ticket: Ticket, channel: str, if_free: bool) -> str:
+        free = "1" if if_free else "0"
+        return (
+            f"{self._procedure}_enter({binary(ticket.name)},{binary(ticket.id)},{us(ticket.ttl)},"
+            f"{binary(channel)},{binary(ticket.owner.pack())},{free})"
+        )
+
+    def renew(self, tickets: Sequence[Ticket]) -> str:
+        packed = b"".join(
+            _sized(ticket.name, 4) + _sized(ticket.id, 4) + us(ticket.ttl).zfill(16).encode()
+            for ticket in tickets
+        )
+        return f"{self._procedure}_renew({_literal(packed)})"
+
+    def leave(self, ticket: Ticket, departure: Departure) -> str:
+        values = f"{binary(ticket.name)},{binary(ticket.id)},{departure:d}"
+        return f"{self._procedure}_leave({values})"
+
+    def listen(self, tickets: Sequence[Ticket], seconds: float) -> str:
+        """Sleep until there is news about one of them, in lines "ID STANDING" or "ID"."""
+        waiting: dict[str, list[str]] = {}
+        for ticket in tickets:
+            waiting.setdefault(ticket.name, []).append(ticket.id)
+        packed = b"".join(
+            _sized(name, 4) + _sized(",".join(ids), 8) for name, ids in waiting.items()
+        )
+        return f"{self._procedure}_listen({_literal(packed)},{seconds:.3f})"
+
+
+class SessionCalls(_Calls):
+    """What the engine over GET_LOCK asks."""
+
+    def __init__(self, prefix: str, scope: str) -> None:
+        super().__init__(f"{prefix}_v1_session")
+        self._scope = scope
+
+    def enter(self, ticket: Ticket, if_free: bool) -> str:
+        return f"{self._procedure}_enter({self._session(ticket)},{if_free:d})"
+
+    def wait(self, ticket: Ticket) -> str:
+        return f"SELECT GET_LOCK({self._hash(ticket)},31536000)"
+
+    def admit(self, ticket: Ticket) -> str:
+        return f"{self._procedure}_admit({self._session(ticket)})"
+
+    def renew(self, tickets: Sequence[Ticket]) -> str:
+        return f"{self._procedure}_renew({binary(','.join(ticket.id for ticket in tickets))})"
+
+    def leave(self, ticket: Ticket, departure: Departure) -> str:
+        values = f"{binary(ticket.name)},{binary(ticket.id)},{self._hash(ticket)},{departure:d}"
+        return f"{self._procedure}_leave({values})"
+
+    def end(self, ticket: Ticket, departure: Departure) -> str:
+        return f"{self._procedure}_end({binary(ticket.id)},{departure:d})"
+
+    def _session(self, ticket: Ticket) -> str:
+        owner = binary(ticket.owner.pack())
+        return f"{binary(ticket.name)},{binary(ticket.id)},{self._hash(ticket)},{owner}"
+
+    def _hash(self, ticket: Ticket) -> str:
+        return binary(hash_of(self._scope, ticket.name))
+
+
+def hash_of(scope: str, name: str) -> str:
+    """What the server locks: 128 bits as hex digits. That no two names share one is checked there.
+
+    The server has one set of such locks for all of its databases: hence the scope.
+    """
+    return blake2b(f"{scope} {name}".encode(), digest_size=16).hexdigest()
+
+
+def binary(text: str) -> str:
+    """A text as a literal that needs no quoting, whatever the server's mode and character set."""
+    return _literal(text.encode())
+
+
+def _literal(value: bytes) -> str:
+    return f"X'{value.hex()}'"
+
+
+def _sized(text: str, digits: int) -> bytes:
+    value = text.encode()
+    return str(len(value)).zfill(digits).encode() + value

@@ -1,0 +1,148 @@
+"""The pool: no connection is lost or counted twice, whoever is cancelled and whenever it is closed."""
+
+import asyncio
+
+import pytest
+
+from holdfast.engines.sql.broken import Broken
+from holdfast.engines.sql.pool import Pool
+from holdfast.io.asyncio import AsyncioIO
+
+
+class FakeWire:
+    def __init__(self) -> None:
+        self.broken = False
+        self.cut = False
+        self.closed = False
+
+    async def call(self, request: object, timeout: float) -> list[str]:
+        return []
+
+    def is_cut(self) -> bool:
+        return self.cut
+
+    def hang_up(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.broken = self.closed = True
+
+
+class Line:
+    """Where connections come from, at a moment that the test chooses."""
+
+    def __init__(self) -> None:
+        self.wires: list[FakeWire] = []
+        self.ready = asyncio.Event()
+        self.ready.set()
+
+    async def connect(self, timeout: float) -> FakeWire:
+        await self.ready.wait()
+        self.wires.append(FakeWire())
+        return self.wires[-1]
+
+
+@pytest.fixture
+async def line() -> Line:
+    return Line()
+
+
+@pytest.fixture
+async def pool(line: Line) -> Pool[FakeWire]:
+    return Pool(line.connect, AsyncioIO(), 1)
+
+
+async def waiting(pool: Pool[FakeWire], *, timeout: float = 5) -> "asyncio.Task[FakeWire]":
+    """One that waits for the only connection."""
+    task = asyncio.create_task(pool.take(timeout))
+    await asyncio.sleep(0)
+    assert len(pool._waiting) > 0
+    return task
+
+
+async def test_who_waited_longest_is_next(pool: Pool[FakeWire]) -> None:
+    wire = await pool.take(5)
+    first, second = await waiting(pool), await waiting(pool)
+    pool.give(wire)
+    assert await first is wire
+    assert not second.done()
+    pool.give(wire)
+    assert await second is wire
+
+
+async def test_one_that_is_cancelled_passes_on_what_it_was_just_given(
+    pool: Pool[FakeWire],
+) -> None:
+    wire = await pool.take(5)
+    first, second = await waiting(pool), await waiting(pool)
+    pool.give(wire)  # to the first, which has not run since
+    first.cancel()
+    assert await asyncio.wait_for(second, 5) is wire
+    assert first.cancelled()
+
+
+async def test_one_that_is_cancelled_while_it_connects_lets_the_next_do_it(
+    pool: Pool[FakeWire], line: Line
+) -> None:
+    line.ready.clear()
+    first = asyncio.create_task(pool.take(5))
+    await asyncio.sleep(0)
+    second = await waiting(pool)
+    first.cancel()
+    line.ready.set()
+    assert await asyncio.wait_for(second, 5) is line.wires[0]
+    assert pool._open == 1
+
+
+async def test_all_were_busy(pool: Pool[FakeWire]) -> None:
+    wire = await pool.take(5)
+    with pytest.raises(Broken, match="all 1 connections of this client were busy"):
+        await pool.take(0.01)
+    pool.give(wire)
+    assert await pool.take(5) is wire
+
+
+async def test_one_that_was_cut_is_replaced(pool: Pool[FakeWire]) -> None:
+    wire = await pool.take(5)
+    pool.give(wire)
+    wire.cut = True
+    assert await pool.take(5) is not wire
+    assert wire.closed
+    assert pool._open == 1
+
+
+async def test_closed_while_somebody_waits(pool: Pool[FakeWire]) -> None:
+    wire = await pool.take(5)
+    one, cancelled = await waiting(pool), await waiting(pool)
+    pool.close()
+    cancelled.cancel()
+    with pytest.raises(Broken, match="the client was closed"):
+        await asyncio.wait_for(one, 1)
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    pool.give(wire)
+    assert wire.closed
+    assert pool._open == 0
+
+
+async def test_closed_while_somebody_connects(pool: Pool[FakeWire], line: Line) -> None:
+    line.ready.clear()
+    one = asyncio.create_task(pool.take(5))
+    await asyncio.sleep(0)
+    pool.close()
+    line.ready.set()
+    with pytest.raises(Broken, match="the client was closed"):
+        await one
+    assert line.wires[0].closed
+    assert pool._open == 0
+
+
+async def test_closed_when_one_that_was_given_something_is_cancelled(pool: Pool[FakeWire]) -> None:
+    wire = await pool.take(5)
+    one = await waiting(pool)
+    pool.give(wire)
+    one.cancel()
+    pool.close()
+    await asyncio.wait([one])
+    assert wire.closed
+    assert pool._open == 0

@@ -1,0 +1,232 @@
+"""postgresql+advisory:// and mysql+getlock://: a session is a ticket. What they declare, and do instead."""
+
+import asyncio
+import subprocess
+import sys
+from functools import partial
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.core.ticket import Departure, Owner, Place, Ticket
+from holdfast.engines.mysql import calls as mysql_calls
+from holdfast.engines.postgresql import calls as postgresql_calls
+from holdfast.primitives.waiting import new_id
+from tests.child import Child
+from tests.conformance.cells import Cell, OpenCell, act, queued
+from tests.engines.sql.witness import Witness
+from tests.waiting import soon
+
+
+async def test_what_it_declares(cell: Cell) -> None:
+    traits = cell.client().traits
+    assert traits.guarantee == "efficiency"
+    assert not traits.expiring
+    assert traits.heartbeat == 1
+    assert not traits.numbered
+    with pytest.raises(holdfast.UnsafeEngine):
+        cell.client(purpose="correctness")
+
+
+async def test_a_killed_holder_is_followed_at_once(cell: Cell) -> None:
+    client = cell.client()
+    with Child(cell.face, cell.url) as holder:
+        fence = holder.call("acquire", name=cell.name)["fence"]
+        heir = cell.actor().start(client.lock(cell.name).acquire)
+        await queued(cell, client, 1)
+        holder.kill()
+        lease = await asyncio.wait_for(heir, 10)
+    assert lease.fence > fence
+    assert lease.abandoned
+    await cell.run(lease.release)
+    assert not (await cell.run(client.lock(cell.name).acquire)).abandoned
+
+
+async def test_a_stopped_holder_keeps_the_lock(cell: Cell) -> None:
+    client = cell.client()
+    with Child(cell.face, cell.url) as holder:
+        fence = holder.call("acquire", name=cell.name)["fence"]
+        holder.stop()
+        with pytest.raises(holdfast.LockTimeout):  # after more than three heartbeats
+            await cell.run(lambda: client.lock(cell.name).acquire(timeout=4))
+        (seen,) = (await cell.run(lambda: client.inspect(cell.name))).holders
+        assert (seen.fence, seen.expires) == (fence, float("inf"))
+
+
+async def test_a_session_that_is_ended_is_a_lost_lease(cell: Cell, witness: Witness) -> None:
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    (session,) = witness.holding()
+    witness.end(session)
+    assert await cell.run(lambda: lease.lost.wait(10))
+    with pytest.raises(holdfast.LeaseLost):
+        lease.check()
+    again = await cell.run(client.lock(cell.name).acquire)
+    assert again.fence > lease.fence
+    assert again.abandoned
+
+
+async def test_a_waiters_session_is_ended(cell: Cell, witness: Witness) -> None:
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    waiter = cell.actor().start(client.lock(cell.name).acquire)
+    (session,) = await soon(witness.waiting, "the waiter")
+    witness.end(session)
+    await soon(lambda: witness.waiting() not in ([], [session]), "the waiter to come back")
+    await cell.run(lease.release)
+    assert (await asyncio.wait_for(waiter, 10)).fence > lease.fence
+
+
+async def test_who_gives_up_leaves_no_waiter_behind(cell: Cell, witness: Witness) -> None:
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    for _ in range(3):
+        with pytest.raises(holdfast.LockTimeout):
+            await cell.run(lambda: client.lock(cell.name).acquire(timeout=1))
+    await soon(lambda: witness.waiting() == [], "nobody to wait in the server")
+    assert witness.rows() == 1
+    await cell.run(lease.release)
+    assert witness.holding() == []
+
+
+async def test_a_release_that_fails_leaves_no_lock_in_a_session(
+    cell: Cell, witness: Witness
+) -> None:
+    """A session that still has the lock must not be handed to the next one who asks."""
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    with witness.failing_releases():
+        await cell.run(lease.release)  # it ends the session instead
+    await soon(lambda: witness.holding() == [], "the lock to be free")
+    again = await cell.run(partial(client.lock(cell.name).acquire, timeout=5))
+    assert again.fence > lease.fence
+
+
+async def test_names_with_one_hash_are_found_out(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgresql_calls, "key_of", lambda *_: "42")
+    monkeypatch.setattr(mysql_calls, "hash_of", lambda *_: "42")
+    client = cell.client()
+    await cell.run((await cell.run(client.lock(cell.name).acquire)).release)
+    with pytest.raises(
+        holdfast.EngineError, match=r"have the same 64-bit hash|another name has the same hash"
+    ) as caught:
+        await cell.run(client.lock(cell.name + ":other").acquire)
+    assert caught.value.outcome == "not applied"
+    assert "rename one of the two" in str(caught.value)
+
+
+def test_names_are_hashed() -> None:
+    keys = {int(postgresql_calls.key_of("holdfast", f"name {n}")) for n in range(10_000)}
+    assert len(keys) == 10_000
+    assert min(keys) < -(2**62) < 2**62 < max(keys) < 2**63
+    assert int(postgresql_calls.key_of("another", "name 1")) not in keys, "schemas keep apart"
+    hashes = {mysql_calls.hash_of("database holdfast", f"name {n}") for n in range(10_000)}
+    assert len(hashes) == 10_000
+    assert all(len(hash) == 32 and hash == hash.lower() for hash in hashes)
+    assert mysql_calls.hash_of("another holdfast", "name 1") not in hashes, "databases keep apart"
+
+
+async def test_how_a_holder_departs(cell: Cell) -> None:
+    engine = cell.client()._engine
+
+    async def enter() -> tuple[Ticket, Any]:
+        one = Ticket(cell.name, new_id(), 30.0, Owner("host", 1))
+        return one, await act(cell, engine.enter(one, if_free=True, timeout=2))
+
+    for departure, abandoned in (
+        (Departure.RELEASED, False),
+        (Departure.LOST, True),
+        (Departure.WITHDRAWN, True),
+        (Departure.RELEASED, False),
+        (Departure.WITHDRAWN, False),
+    ):
+        one, standing = await enter()
+        assert standing.place is Place.ADMITTED
+        assert await act(cell, engine.leave(one, timeout=2, departure=departure))
+        assert not await act(cell, engine.leave(one, timeout=2, departure=departure))
+        seen = await act(cell, engine.inspect(cell.name, limit=0, timeout=2))
+        assert seen.abandoned is abandoned
+
+
+async def test_sessions_are_used_again(cell: Cell, witness: Witness) -> None:
+    client = cell.client()
+    for _ in range(10):
+        await cell.run((await cell.run(client.lock(cell.name).acquire)).release)
+    assert witness.connections() == 1
+
+
+async def test_sessions_are_counted_right(cell: Cell, witness: Witness) -> None:
+    """However they end: a pool that counts wrong opens too many connections, or none any more."""
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    waiter = cell.actor().start(client.lock(cell.name).acquire)
+    (session,) = await soon(witness.waiting, "the waiter")
+    witness.end(session)
+    await soon(lambda: witness.waiting() not in ([], [session]), "the waiter to come back")
+    with pytest.raises(holdfast.LockTimeout):
+        await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.3))
+    await cell.run(lease.release)
+    heir = await asyncio.wait_for(waiter, 10)
+    (session,) = witness.holding()
+    witness.end(session)
+    assert await cell.run(lambda: heir.lost.wait(10))
+    pool = client._engine._pool
+    await soon(lambda: not client._keeper.sweeper._doomed, "the lost ticket to be taken out")
+    await soon(lambda: pool._open == len(pool._idle), "every connection to be accounted for")
+
+
+async def test_closed_while_somebody_joins(
+    cell: Cell, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock was granted, but nobody is there any more to keep it."""
+    engine = cell.client()._engine
+    sent = engine._sent
+
+    async def close_then(*request: Any) -> Any:
+        answer = await sent(*request)
+        await engine.close()
+        return answer
+
+    monkeypatch.setattr(engine, "_sent", close_then)
+    one = Ticket(cell.name, new_id(), 30.0, Owner("host", 1))
+    with pytest.raises(holdfast.EngineError, match="the client was closed"):
+        await act(cell, engine.enter(one, if_free=True, timeout=2))
+    await soon(lambda: witness.holding() == [], "the lock to be free")
+    await soon(lambda: witness.connections() == 0, "the session to end")
+
+
+async def test_a_restart_frees_everything(own_witness: Witness, open_cell: OpenCell) -> None:
+    cell = open_cell(own_witness.url)
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    own_witness.server.stop()
+    own_witness.server.start()
+    again = await cell.run(partial(client.lock(cell.name).acquire, timeout=10))
+    assert again.fence > lease.fence
+    assert again.abandoned
+    assert await cell.run(lambda: lease.lost.wait(10))
+
+
+def test_the_command_line_needs_no_ttl(witness: Witness) -> None:
+    """The command's time to end is a part of three heartbeats, not of the usual ttl."""
+    words = ["run", "x", "--url", witness.url, "--", "sh", "-c", "sleep 1; echo done"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "holdfast", *words], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+advisory", "mysql+getlock"])
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "0.01", "3601"])
+def test_heartbeats_that_make_no_sense(scheme: str, seconds: str) -> None:
+    with pytest.raises(ValueError, match="option heartbeat must be"):
+        holdfast.Client(f"{scheme}://localhost/db?heartbeat={seconds}")
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_lease_rows_have_no_heartbeat(scheme: str) -> None:
+    with pytest.raises(ValueError, match="unknown option 'heartbeat'"):
+        holdfast.Client(f"{scheme}://localhost/db?heartbeat=5")

@@ -19,7 +19,7 @@ async def test_the_same_caller_twice_would_deadlock(cell: Cell) -> None:
     assert caught.value.name == cell.name
     assert await one.do(lambda: client.lock(cell.name).try_acquire()) is None
     with pytest.raises(holdfast.LockTimeout):  # another caller just waits
-        await other.do(lambda: client.lock(cell.name).acquire(timeout=0.05))
+        await other.do(lambda: client.lock(cell.name).acquire(timeout=0.6))
     await one.do(lease.release)
     again = await one.do(lambda: client.lock(cell.name).acquire())
     await one.do(again.release)

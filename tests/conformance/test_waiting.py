@@ -55,7 +55,7 @@ async def test_a_body_never_runs_unheld(cell: Cell) -> None:
         bodies.append(1)
 
     with pytest.raises(holdfast.LockTimeout):
-        await cell.run(lambda: within(client.lock(cell.name, timeout=0.1), body))
+        await cell.run(lambda: within(client.lock(cell.name, timeout=0.6), body))
     assert bodies == []
 
 

@@ -11,7 +11,7 @@ from holdfast.primitives.keeper import RENEW_AT, Keeper
 from holdfast.primitives.kept import WITHDRAWN, Kept
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
-LEAST_TIMEOUT = 0.5
+LEAST_TIMEOUT = 0.25
 """Seconds that a request gets at the least: a caller in a hurry still wants a true answer."""
 
 
@@ -71,8 +71,9 @@ async def _wait(keeper: Keeper, kept: Kept, place: Place, limit: float) -> bool:
                     place = Place.GONE  # not known any more
             backoff.reset()
         except EngineError:
-            # The queue survives a short absence of the engine, but no ticket outlives its ttl.
-            if io.now() >= kept.deadline:
+            # The queue survives a short absence of the engine, but no ticket outlives its ttl. What was
+            # under way when that passed does not count: it may be us who was stopped, for long.
+            if now >= kept.deadline:
                 raise
             await io.event().wait(min(backoff.next(), max(0.0, limit - io.now())))
             place = Place.GONE

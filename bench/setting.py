@@ -13,6 +13,7 @@ from tests.servers import RedisServer
 from tests.servers_etcd import EtcdCluster
 from tests.servers_mysql import MysqlServer, make_template
 from tests.servers_postgresql import PostgresqlServer
+from tests.servers_redlock import RedlockSet
 from tests.servers_zookeeper import Ensemble
 
 Scenario = Callable[["Setting"], Iterator[Table]]
@@ -38,6 +39,7 @@ class Setting:
         self._running = ExitStack()
         self._redis: RedisServer | None = None
         self._etcd: EtcdCluster | None = None
+        self._redlock: RedlockSet | None = None
         self._zookeeper: Ensemble | None = None
         self._mysql: dict[bool, MysqlServer] = {}
         self._postgresql: dict[bool, PostgresqlServer] = {}
@@ -57,6 +59,13 @@ class Setting:
         if self._redis is None:
             self._redis = self._running.enter_context(RedisServer(self.folder / "redis"))
         return self._redis
+
+    @property
+    def redlock(self) -> RedlockSet:
+        """Five private servers, started when first needed."""
+        if self._redlock is None:
+            self._redlock = self._running.enter_context(RedlockSet(self.folder / "redlock"))
+        return self._redlock
 
     def postgresql(self, *, durable: bool) -> PostgresqlServer:
         """A private server, started when first needed, with and without fsync."""

@@ -18,6 +18,7 @@ from tests.servers import (
 from tests.servers_etcd import EtcdCluster
 from tests.servers_mysql import MysqlFactory, MysqlServer, make_template
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
+from tests.servers_redlock import RedlockSet
 from tests.servers_zookeeper import Ensemble
 
 # Shared servers: one per worker, started when first asked for. Tests keep out of each other's way
@@ -40,6 +41,12 @@ def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterSet]:
     with ClusterSet(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def redlock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with RedlockSet(tmp_path_factory.mktemp("redlock")) as nodes:
+        yield nodes.url
 
 
 @pytest.fixture(scope="session")
@@ -125,6 +132,13 @@ def etcd_private(tmp_path: Path) -> Iterator[EtcdCluster]:
     """A cluster whose members may be stopped, killed and frozen."""
     with EtcdCluster(tmp_path / "etcd") as cluster:
         yield cluster
+
+
+@pytest.fixture
+def redlock_private(tmp_path: Path) -> Iterator[RedlockSet]:
+    """Five nodes that may be killed, frozen and emptied."""
+    with RedlockSet(tmp_path / "redlock") as nodes:
+        yield nodes
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ SOCKETS = {"sqlite": 4, "redis": 4, "postgresql": 9, "mysql": 9}
 has eight, and one to listen."""
 
 
-@pytest.fixture(params=["sqlite", "redis", "etcd", "zookeeper", "postgresql", "mysql"])
+@pytest.fixture(params=["sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/locks.db"
@@ -60,13 +60,15 @@ def test_32_processes_take_turns(url: str, name: str, face: str, tmp_path: Path)
         gate.release()
         assert [process.wait(timeout=120) for process in crowd] == [0] * processes
         assert not client.inspect(name).holders
+        fifo = client.traits.fifo
     journal = [line.split() for line in (tmp_path / "journal").read_text().splitlines()]
     fences = [int(fence) for fence, _ in journal]
     pids = [int(pid) for _, pid in journal]
     assert int((tmp_path / "counter").read_text()) == processes * turns, "no update was lost"
     assert fences == sorted(set(fences)), "fences grew strictly in the order of grants"
     assert min(fences) > gate.fence
-    assert pids[:processes] == joined, "first come, first served"
+    if fifo:
+        assert pids[:processes] == joined, "first come, first served"
     assert set(Counter(pids).values()) == {turns}
 
 
@@ -128,7 +130,7 @@ async def test_500_waiters_and_a_release_wakes_exactly_one(url: str, name: str) 
         assert fences == sorted(set(fences))
 
 
-def test_100_threads_wait_and_are_served_in_order(url: str, name: str) -> None:
+def test_100_threads_wait_and_are_served(url: str, name: str) -> None:
     with holdfast.Client(url, ttl=120) as client:
         gate = client.lock(name).acquire()
         fences: list[int] = []

@@ -19,13 +19,16 @@ from tests.servers import VALKEY, RedisFactory, RedisServer
 from tests.servers_etcd import EtcdCluster
 from tests.servers_mysql import MysqlServer
 from tests.servers_postgresql import PostgresqlServer
+from tests.servers_redlock import RedlockSet
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
 
 Outage = Callable[[], AbstractContextManager[None]]
 
 
-@pytest.fixture(params=["sqlite", "redis", "valkey", "etcd", "zookeeper", "postgresql", "mysql"])
+@pytest.fixture(
+    params=["sqlite", "redis", "valkey", "redlock", "etcd", "zookeeper", "postgresql", "mysql"]
+)
 def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage]:
     """An engine's URL, and a way to have it gone for a while."""
     if request.param == "sqlite":
@@ -49,6 +52,18 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
                 yield
 
         return cluster.url, no_majority
+    if request.param == "redlock":
+        nodes: RedlockSet = request.getfixturevalue("redlock_private")
+
+        @contextmanager
+        def most_frozen() -> Any:
+            for node in nodes.nodes[:3]:
+                node.freeze()
+            yield
+            for node in nodes.nodes[:3]:
+                node.thaw()
+
+        return nodes.url, most_frozen
     if request.param == "zookeeper":
         ensemble: Ensemble = request.getfixturevalue("private_zookeeper")
 

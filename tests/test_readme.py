@@ -24,6 +24,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 REDIS = "redis://localhost"
+REDLOCK = "redlock://a,b,c,d,e"
 ETCD = "etcd://localhost:2379"
 ZOOKEEPER = "zookeeper://localhost"
 POSTGRESQL = "postgresql://localhost/app"
@@ -71,6 +72,8 @@ def run(
     if REDIS in text:
         # A database of its own: names such as `nightly` may be in use by other tests.
         text = text.replace(REDIS, request.getfixturevalue("redis_url") + "/9")
+    if REDLOCK in text:
+        text = text.replace(REDLOCK, request.getfixturevalue("redlock_url"))
     if ETCD in text:
         text = text.replace(ETCD, request.getfixturevalue("etcd_url"))
     if ZOOKEEPER in text:
@@ -124,7 +127,7 @@ def test_the_table_of_promises_is_what_the_engines_declare() -> None:
     for url, promise in rows:
         assert holdfast.Client(url).traits.guarantee == promise, url
     schemes = {url.partition("://")[0] for url, _ in rows}
-    with_tls = ("rediss", "etcds", "zookeepers")
+    with_tls = ("rediss", "redlocks", "etcds", "zookeepers")
     assert schemes == {scheme for scheme in registry._BUILT_IN if not scheme.startswith(with_tls)}
 
 

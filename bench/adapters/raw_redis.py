@@ -201,10 +201,16 @@ class AsyncRawPair(AsyncTurns):
         return cls(transport, answers, name, sha)
 
     async def acquire(self) -> None:
-        assert await self._ask(self._set) == b"+OK\r\n"
+        assert await self.ask_to_set() == b"+OK\r\n"
 
     async def release(self) -> None:
-        assert await self._ask(self._delete) == b":1\r\n"
+        assert await self.ask_to_delete() == b":1\r\n"
+
+    def ask_to_set(self) -> asyncio.Future[bytes]:
+        return self._ask(self._set)
+
+    def ask_to_delete(self) -> asyncio.Future[bytes]:
+        return self._ask(self._delete)
 
     async def close(self) -> None:
         self._transport.close()

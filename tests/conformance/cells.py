@@ -27,6 +27,7 @@ ENGINES = (
     "redis",
     "valkey",
     "redis+cluster",
+    "redlock",
     "etcd",
     "zookeeper",
     "postgresql",

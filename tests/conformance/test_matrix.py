@@ -25,6 +25,7 @@ OTHER_WAYS = {
     "redis+sentinel": "redis",
     "rediss+sentinel": "redis",
     "rediss+cluster": "redis+cluster",
+    "redlocks": "redlock",
     "etcds": "etcd",
     "zookeepers": "zookeeper",
 }

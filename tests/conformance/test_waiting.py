@@ -128,7 +128,8 @@ async def test_a_dead_waiter_delays_the_next_by_no_more_than_its_ttl(cell: Cell)
         await cell.run(lease.release)
         next_lease = await asyncio.wait_for(heir, 10)
     assert next_lease.fence > lease.fence
-    assert next_lease.abandoned
+    if client.traits.numbered:  # it had its place, and held the lock when that was found empty
+        assert next_lease.abandoned
 
 
 async def test_try_acquire_never_waits_and_leaves_nothing(cell: Cell) -> None:

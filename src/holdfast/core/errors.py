@@ -7,6 +7,7 @@
     ├─ Unsupported                       this engine or set-up can't do that
     ├─ UnsafeEngine                      a correctness lock was asked of an engine that can't give it
     └─ EngineError                       the engine failed, and whether the request was applied
+       └─ QuorumLost                     too few of its servers are in reach for a majority
 
 "Held by someone else" and "the engine is down" never look alike. Arguments that can never be
 right (an empty name, a negative ttl) are a plain `ValueError` or `TypeError`, as everywhere in Python.
@@ -78,3 +79,7 @@ class EngineError(HoldfastError):
     def __init__(self, message: str, *, outcome: Outcome, name: str | None = None) -> None:
         super().__init__(message, name=name)
         self.outcome: Outcome = outcome
+
+
+class QuorumLost(EngineError):
+    """Too few of an engine's servers can be reached for a majority."""

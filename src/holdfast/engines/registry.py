@@ -33,6 +33,8 @@ _BUILT_IN = {
     "rediss+sentinel": ("holdfast.engines.redis.engine", "open_redis", "redis"),
     "redis+cluster": ("holdfast.engines.redis.engine", "open_redis", "redis"),
     "rediss+cluster": ("holdfast.engines.redis.engine", "open_redis", "redis"),
+    "redlock": ("holdfast.engines.redlock.opening", "open_redlock", "redis"),
+    "redlocks": ("holdfast.engines.redlock.opening", "open_redlock", "redis"),
     "etcd": ("holdfast.engines.etcd.engine", "open_etcd", "etcd"),
     "etcds": ("holdfast.engines.etcd.engine", "open_etcd", "etcd"),
     "zookeeper": ("holdfast.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),

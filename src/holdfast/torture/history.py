@@ -189,7 +189,11 @@ class History:
             place.left = now
             # One that was found expired on the occasion has not left by itself.
             expired = place.expires <= now
-            if place.admitted == math.inf and not expired and fence < min(present, default=math.inf):
+            if (
+                place.admitted == math.inf
+                and not expired
+                and fence < min(present, default=math.inf)
+            ):
                 # The one ahead was found expired in this very step, so it left as the holder.
                 place.admitted = now
                 self.admissions.append(place)

@@ -94,9 +94,9 @@ class Store:
 # --- a worker
 
 
-def work(url: str, folder: Path) -> None:
+def work(url: str, folder: Path, ttl: float = TTL) -> None:
     store = Store(folder)
-    with holdfast.Client(url, ttl=TTL) as client:
+    with holdfast.Client(url, ttl=ttl) as client:
         while not (folder / "stop").exists():
             try:
                 with client.lock(NAME) as lease:
@@ -109,9 +109,9 @@ def work(url: str, folder: Path) -> None:
                 store.note(type(error).__name__)
 
 
-async def work_async(url: str, folder: Path) -> None:
+async def work_async(url: str, folder: Path, ttl: float = TTL) -> None:
     store = Store(folder)
-    async with holdfast.AsyncClient(url, ttl=TTL) as client:
+    async with holdfast.AsyncClient(url, ttl=ttl) as client:
         while not (folder / "stop").exists():
             try:
                 async with client.lock(NAME) as lease:
@@ -188,7 +188,7 @@ def soak(cluster: EtcdCluster, folder: Path, seconds: float, workers: int = WORK
             process = subprocess.Popen(
                 [*command, "--worker", face, cluster.url, str(folder)], cwd=ROOT
             )
-            running.callback(_stop, process)
+            running.callback(stop, process)
         eventually(lambda: store.value() >= workers, "the first turns", timeout=60)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -202,17 +202,19 @@ def soak(cluster: EtcdCluster, folder: Path, seconds: float, workers: int = WORK
         turns = store.value()
         eventually(lambda: store.value() >= turns + workers, "turns after all harm", timeout=60)
         (folder / "stop").touch()
-    return _report(store, periods)
+    return report_of(store, periods)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a worker, which has been told to end."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(30)
     process.kill()
     assert process.wait() == 0, "a worker did not end by itself"
 
 
-def _report(store: Store, periods: list[tuple[str, float, float]]) -> Report:
+def report_of(store: Store, periods: list[tuple[str, float, float]]) -> Report:
+    """What came of it; periods: what was done to the servers, from when to when."""
     turns = store.turns()
     fences = [turn[0] for turn in turns]
     pairs = list(pairwise(turns))

@@ -10,8 +10,9 @@ import pytest
 from holdfast.core.errors import EngineError
 from holdfast.core.ticket import Owner, Place, Ticket
 from holdfast.engines.contract import Engine
-from holdfast.engines.redis.resp import SCRIPTS, Login, greeting
+from holdfast.engines.redis.scripts import SCRIPTS
 from holdfast.engines.registry import open_engine
+from holdfast.engines.resp.wire import Login, greeting
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO
 from holdfast.primitives.waiting import new_id
@@ -150,7 +151,7 @@ async def test_each_gets_its_own_answer_from_the_wrong_server(redis_server: Redi
 def test_the_greeting_is_as_short_as_can_be() -> None:
     plain = greeting(Login(), "c", scripts=False)
     assert plain == [("HELLO", "3", "SETNAME", "holdfast"), ("SUBSCRIBE", "c")]
-    full = greeting(Login("u", "p", 4), "c", scripts=True)
+    full = greeting(Login("u", "p", 4, scripts=SCRIPTS), "c", scripts=True)
     assert full[0] == ("HELLO", "3", "AUTH", "u", "p", "SETNAME", "holdfast")
     assert full[2] == ("SELECT", "4")
     assert len(full) == 3 + len(SCRIPTS)

@@ -13,8 +13,8 @@ import pytest
 import redis
 
 import holdfast
-from holdfast.engines.redis.blocking import _TRUSTED
 from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.resp.blocking import _TRUSTED
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redis.seeing import (
     connected,

@@ -16,29 +16,8 @@ from holdfast.core.names import matches
 from holdfast.core.ticket import Contender, Departure, Inspection, Owner, Place, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
-from holdfast.engines.redis.advice import (
-    WRONG_NODE,
-    WRONG_SERVER,
-    explained,
-    first_word,
-    rejection,
-)
-from holdfast.engines.redis.blocking import BlockingNode
 from holdfast.engines.redis.keys import RECORDS, keys_of, name_of, tag_of
-from holdfast.engines.redis.link import Link, Node
-from holdfast.engines.redis.multiplexed import MultiplexedNode
-from holdfast.engines.redis.resp import (
-    ENTER,
-    EVICT,
-    INSPECT,
-    LEAVE,
-    RENEW,
-    Broken,
-    Command,
-    Login,
-    Script,
-    forgotten,
-)
+from holdfast.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RENEW, SCRIPTS
 from holdfast.engines.redis.topology import (
     Cluster,
     MakeNode,
@@ -49,6 +28,18 @@ from holdfast.engines.redis.topology import (
     ask,
 )
 from holdfast.engines.redis.urls import OPTIONS, database_of
+from holdfast.engines.resp.advice import (
+    WRONG_NODE,
+    WRONG_SERVER,
+    explained,
+    first_word,
+    rejection,
+)
+from holdfast.engines.resp.blocking import BlockingNode
+from holdfast.engines.resp.link import Link, Node
+from holdfast.engines.resp.multiplexed import MultiplexedNode
+from holdfast.engines.resp.script import Command, Script
+from holdfast.engines.resp.wire import Broken, Login, forgotten
 from holdfast.engines.tls import TLS_OPTIONS, tls_of
 from holdfast.io.contract import IO
 
@@ -393,9 +384,9 @@ def open_redis(url: Url, io: IO) -> RedisEngine:
             )
         sentinel_login = Login(password=url.options.get("sentinel_password"), tls=tls)
         sentinels = [make(host, port, sentinel_login) for host, port in hosts]
-        login = Login(url.user, url.password, database_of(url, database), tls)
+        login = Login(url.user, url.password, database_of(url, database), tls, SCRIPTS)
         return RedisEngine(Sentinel(make, sentinels, group, login, io), str(url), io)
-    login = Login(url.user, url.password, database_of(url, url.path.strip("/")), tls)
+    login = Login(url.user, url.password, database_of(url, url.path.strip("/")), tls, SCRIPTS)
     if kind == "cluster":
         if login.database:
             raise ValueError(f"{url}: a cluster has only database 0: leave the number out")

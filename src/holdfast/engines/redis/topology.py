@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 import hiredis
 
-from holdfast.engines.redis.link import Node
-from holdfast.engines.redis.resp import Broken, Command, Login, said
+from holdfast.engines.resp.link import Node
+from holdfast.engines.resp.script import Command
+from holdfast.engines.resp.wire import Broken, Login, said
 from holdfast.io.contract import IO, Event
 
 SLOTS = 16384

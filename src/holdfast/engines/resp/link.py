@@ -9,7 +9,8 @@ from typing import Any
 
 import hiredis
 
-from holdfast.engines.redis.resp import Broken, Command, Login, Script, forgotten
+from holdfast.engines.resp.script import Command, Script
+from holdfast.engines.resp.wire import Broken, Login, forgotten, refusal
 
 
 class Link(ABC):
@@ -17,6 +18,16 @@ class Link(ABC):
 
     def __init__(self) -> None:
         self.channel = "holdfast:" + os.urandom(8).hex()
+        self.answers: list[Any] = []
+        """To the questions of the login."""
+
+    def _welcomed(self, login: Login, replies: list[Any]) -> None:
+        """Take in the replies to the greeting; `Broken` if the server does not want us."""
+        asked = len(replies) - len(login.questions)
+        why = refusal(replies[:asked])
+        if why is not None:
+            raise why
+        self.answers = replies[asked:]
 
     @abstractmethod
     def exchange(self, commands: list[Command], timeout: float) -> Awaitable[list[Any]]:

@@ -1,25 +1,22 @@
-"""Redis's wire protocol (RESP3) and our scripts, ready to send."""
+"""Redis's wire protocol (RESP3), and how we introduce ourselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha1
-from importlib.resources import files
+from functools import lru_cache
 from ssl import SSLContext
 from typing import Any, Final, NamedTuple, cast
 
 import hiredis
 
 from holdfast.core.errors import Outcome
+from holdfast.engines.resp.script import Command, Script
 
 MORE: Final = object()
 """What a reader answers when a reply is not complete yet."""
 
 OLDEST: Final = 7
 """The first version whose scripts may say that they must run although the memory is full."""
-
-# Never an int: hiredis 3.5 crashes the interpreter if a signal arrives while it converts one.
-Command = tuple[str | bytes, ...]
 
 # The stub of pack_command knows tuples of one element only.
 _pack: Callable[[Command], bytes] = cast(Any, hiredis.pack_command)
@@ -47,12 +44,15 @@ def forgotten(reply: object) -> bool:
 
 
 class Login(NamedTuple):
-    """How to introduce oneself to a server."""
+    """How to introduce oneself to a server, and what to bring along."""
 
     user: str | None = None
     password: str | None = None
     database: int = 0
     tls: SSLContext | None = None
+    scripts: tuple[Script, ...] = ()
+    questions: tuple[Command, ...] = ()
+    """What to ask each new connection; the link keeps the answers, errors among them."""
 
     def __repr__(self) -> str:
         return f"<Login as {self.user or 'default'}>"
@@ -70,38 +70,20 @@ def pack(commands: list[Command]) -> bytes:
     return b"".join([_pack(command) for command in commands])
 
 
-class Script:
-    """One Lua script, called by its hash."""
-
-    def __init__(self, name: str, flags: str = "") -> None:
-        folder = files(__package__) / "lua"
-        # allow-oom: a full server must still let holders renew and release.
-        shebang = f"#!lua flags={flags}\n" if flags else "#!lua\n"
-        common, own, queue = (
-            (folder / f"{part}.lua").read_text("utf-8") for part in ("common", name, "queue")
-        )
-        # In the middle, not at the top: what most calls don't need would still cost each of them.
-        self.text = shebang + common + own.replace("--[[queue.lua]]\n", queue)
-        self.sha = sha1(self.text.encode()).hexdigest()
-
-    def call(self, keys: tuple[str, str, str], *args: str | bytes) -> Command:
-        return ("EVALSHA", self.sha, "3", *keys, *args)
-
-    def spell_out(self, command: Command) -> Command:
-        """The same call with the whole text, for a server that does not know the hash."""
-        return ("EVAL", self.text, *command[2:])
+def bulks(*words: str | bytes) -> bytes:
+    """Words as a command has them, without its beginning: to be put together with others."""
+    packed = _pack(words)
+    return packed[packed.index(b"\n") + 1 :]
 
 
-ENTER = Script("enter")
-RENEW = Script("renew", "allow-oom")
-LEAVE = Script("leave", "allow-oom")
-EVICT = Script("evict", "allow-oom")
-INSPECT = Script("inspect", "allow-oom")
-SCRIPTS = {script.sha: script for script in (ENTER, RENEW, LEAVE, EVICT, INSPECT)}
+@lru_cache(1024)
+def bulk(word: str) -> bytes:
+    """One word that is used again and again."""
+    return bulks(word)
 
 
 def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:
-    """What is sent first on a connection: log in, listen, choose the database, bring the scripts.
+    """What is sent first on a connection: log in, listen, choose the database, bring the scripts, ask.
 
     SUBSCRIBE is answered by a push, so there is one reply less than commands.
     """
@@ -112,8 +94,8 @@ def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:
     if login.database:  # a Sentinel knows no databases, and 0 is where everybody starts
         commands.append(("SELECT", str(login.database)))
     if scripts:
-        commands += [("SCRIPT", "LOAD", script.text) for script in SCRIPTS.values()]
-    return commands
+        commands += [("SCRIPT", "LOAD", script.text) for script in login.scripts]
+    return [*commands, *login.questions]
 
 
 def refusal(replies: list[Any]) -> Broken | None:

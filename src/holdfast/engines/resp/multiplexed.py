@@ -9,18 +9,17 @@ from typing import Any, cast
 
 import hiredis
 
-from holdfast.engines.redis.link import Link, Node
-from holdfast.engines.redis.resp import (
+from holdfast.engines.resp.link import Link, Node
+from holdfast.engines.resp.script import Command
+from holdfast.engines.resp.wire import (
     MORE,
     NOT_REDIS,
     Broken,
-    Command,
     Login,
     greeting,
     pack,
     pushed,
     reader,
-    refusal,
     said,
 )
 
@@ -72,24 +71,20 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
     # --- called by the engine
 
     def exchange(self, commands: list[Command], timeout: float) -> asyncio.Future[list[Any]]:
-        return self._send(commands, len(commands), timeout)
+        return self.send(pack(commands), len(commands), timeout)
 
     async def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
         """Introduce ourselves; `Broken` if the server does not want us."""
         commands = greeting(login, self.channel, scripts=scripts)
-        why = refusal(await self._send(commands, len(commands) - 1, timeout))
-        if why is not None:
-            raise why
+        self._welcomed(login, await self.send(pack(commands), len(commands) - 1, timeout))
 
-    def _send(
-        self, commands: list[Command], count: int, timeout: float
-    ) -> asyncio.Future[list[Any]]:
+    def send(self, payload: bytes, count: int, timeout: float) -> asyncio.Future[list[Any]]:
+        """Send packed commands, to which there will be so many replies."""
         if self.broken is not None:
             raise Broken(str(self.broken), "not applied")
         now = self._loop.time()
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         self._requests.append(_Request(future, count, now, now + timeout))
-        payload = pack(commands)
         if self._flushing:
             self._outbox.append(payload)
             if len(self._outbox) == _FULL:  # let the server begin while we go on
@@ -103,9 +98,12 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             self._patrol = self._loop.call_later(_PATROL, self._look_for_late)
         return future
 
-    def expect(self, waiter: str) -> None:
-        """Collect the wake-up for a ticket from now on."""
-        self._woken.setdefault(waiter, None)
+    def expect(self, waiter: str, future: asyncio.Future[None] | None = None) -> None:
+        """Collect the wake-up for a ticket from now on; `future` may be shared by several links."""
+        if future is not None:
+            self._woken[waiter] = future
+        else:
+            self._woken.setdefault(waiter, None)
 
     def ignore(self, waiter: str) -> None:
         """Collect it no more; one who still listens for it stops."""
@@ -127,6 +125,10 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
                 return None
             future.result()
         return self._news.pop(waiter)
+
+    def silence(self) -> float:
+        """For how long the oldest request has waited for its reply, in seconds."""
+        return self._loop.time() - self._requests[0].sent if self._requests else 0.0
 
     def close(self, reason: Broken | None = None) -> None:
         """Fail what is under way and give the connection back."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hiredis
 
-from holdfast.engines.redis.resp import Broken, said
+from holdfast.engines.resp.wire import Broken, said
 
 _MAY = "let the ACL user run scripts, publish and subscribe on holdfast:* keys and channels"
 

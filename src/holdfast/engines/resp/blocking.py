@@ -9,18 +9,17 @@ from typing import Any
 
 import hiredis
 
-from holdfast.engines.redis.link import Link, Node
-from holdfast.engines.redis.resp import (
+from holdfast.engines.resp.link import Link, Node
+from holdfast.engines.resp.script import Command
+from holdfast.engines.resp.wire import (
     MORE,
     NOT_REDIS,
     Broken,
-    Command,
     Login,
     greeting,
     pack,
     pushed,
     reader,
-    refusal,
     said,
 )
 from holdfast.io import clock
@@ -50,9 +49,7 @@ class BlockingLink(Link):
     def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
         """Introduce ourselves; `Broken` if the server does not want us."""
         commands = greeting(login, self.channel, scripts=scripts)
-        why = refusal(self._exchange(pack(commands), len(commands) - 1, timeout))
-        if why is not None:
-            raise why
+        self._welcomed(login, self._exchange(pack(commands), len(commands) - 1, timeout))
 
     async def exchange(self, commands: list[Command], timeout: float) -> list[Any]:
         return self._exchange(pack(commands), len(commands), timeout)
@@ -120,6 +117,39 @@ class BlockingLink(Link):
             self.close()
             raise
 
+    def send(self, payload: bytes) -> None:
+        """Send packed commands without waiting for the replies, which `read` will have."""
+        try:
+            self._socket.sendall(payload)
+        except OSError as error:
+            self.close()
+            raise Broken(_explain(error), "unknown") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> list[Any]:
+        """The replies that have arrived, for one whose socket is readable."""
+        replies: list[Any] = []
+        try:
+            self._receive()
+            while (reply := self._reader.gets()) is not MORE:
+                if isinstance(reply, hiredis.PushNotification):
+                    self._pushed(reply)
+                else:
+                    replies.append(reply)
+            return replies
+        except (OSError, hiredis.HiredisError) as error:
+            words = self._last_words(replies)
+            self.close()
+            raise Broken(words or _explain(error), "unknown") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
     def is_cut(self) -> bool:
         """Whether the server has closed this link while it lay idle."""
         poll = select.poll()
@@ -185,7 +215,7 @@ class BlockingNode(Node):
             link.close()
 
     async def take(self, timeout: float, waiter: str = "") -> BlockingLink:
-        return self.ready(waiter) or self._connect(timeout)
+        return self.ready(waiter) or self.connect(timeout)
 
     def give(self, link: Link, waiter: str = "") -> None:
         assert isinstance(link, BlockingLink)
@@ -211,7 +241,8 @@ class BlockingNode(Node):
         self._closed = True
         self._drop_idle()
 
-    def _connect(self, timeout: float) -> BlockingLink:
+    def connect(self, timeout: float) -> BlockingLink:
+        """A new link."""
         if self._closed:
             raise Broken("the client was closed", "not applied")
         end = clock.now() + timeout

@@ -1,0 +1,36 @@
+-- The first phase: take the lock here if it is free, under a fence above all earlier ones.
+-- ARGV: RUN, ID, TTL_MS, HINT (the client's clock in µs, or 0), OWNER,
+--       CHANNEL (where to wake it if it is refused, or ''), WAITED_MS
+-- Returns {GRANTED, fence, dirty, clean}, {REFUSED, ms until it would be free} or {BLANK, ms}.
+local blank = blank_ms()
+if blank then
+  return {BLANK, blank}
+end
+
+-- A clock that is a hundred years ahead would lift fences to where Lua can't tell a number from the next.
+local ttl_ms, hint = tonumber(ARGV[3]), tonumber(ARGV[4])
+if hint > 2 ^ 52 then
+  hint = 0
+end
+if mine() then
+  extend(ttl_ms)
+  return granted()
+end
+if holder and holder ~= id then
+  if ARGV[6] ~= '' then
+    wait_here(ARGV[6], tonumber(ARGV[7]), ARGV[5])
+  end
+  return {REFUSED, math.max(0, redis.call('PTTL', lock))}
+end
+
+if open == 1 then
+  dirty = fence
+end
+fence, open = math.max(fence + 1, floor + 1, hint), 1
+save_trace(ttl_ms)
+redis.call('SET', lock, cmsgpack.pack(id, clock_ms(), ARGV[5]), 'PX', ARGV[3])
+if ARGV[6] ~= '' then
+  wait_no_more(ARGV[6], ARGV[5])
+end
+cover(fence, ttl_ms)
+return granted()

@@ -1,0 +1,47 @@
+-- Stands in front of every script.
+--   KEYS[1]  what the node knows of itself, without expiry: which process it was welcomed as, whether it is
+--            whole, since when it is known in this state (ms), floor, ceiling, the longest ttl granted (ms),
+--            mark and when it was set (ms)
+--   ARGV[1]  RUN: the server's run_id, which the client reads on every new connection. A connection does not
+--            outlive the server's process, so this is the process that runs the script.
+-- A node whose process is not the one that was welcomed may have forgotten anything: it is blank.
+-- All fences granted since the welcome are above the floor; no fence of any name is above the ceiling, and
+-- none from before the mark was set is above that.
+local REFUSED, GRANTED, BLANK = 0, 1, 2
+
+local found = redis.call('MGET', unpack(KEYS, 1, math.min(3, #KEYS)))  -- with a name's lock and trace, if there is one
+local me = found[1]
+local run, whole, since, floor, ceiling, longest, mark, marked = '', 0, 0, 0, 0, 0, 0, 0
+if me then
+  run, whole, since, floor, ceiling, longest, mark, marked = cmsgpack.unpack(me)
+end
+
+local function clock_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function save_node()
+  redis.call('SET', KEYS[1], cmsgpack.pack(run, whole, since, floor, ceiling, longest, mark, marked))
+end
+
+-- How long it has been blank (ms), from the first time that somebody noticed; nil if it is whole.
+local function blank_ms()
+  if run ~= ARGV[1] then
+    run, whole, since = ARGV[1], 0, clock_ms()
+    save_node()
+  end
+  if whole == 0 then
+    return math.max(0, clock_ms() - since)
+  end
+end
+
+-- Keep the two marks above everything that is granted here. The ceiling leaps ahead, by a minute of µs, so
+-- that this is seldom a write.
+local function cover(fence, ttl_ms)
+  if fence > ceiling or ttl_ms > longest then
+    ceiling = fence > ceiling and fence + 60000000 or ceiling
+    longest = math.max(longest, ttl_ms)
+    save_node()
+  end
+end

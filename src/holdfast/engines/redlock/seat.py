@@ -1,0 +1,64 @@
+"""What a client remembers of one of its tickets."""
+
+from __future__ import annotations
+
+from holdfast.core.backoff import Backoff
+from holdfast.engines.redlock.lines import Lines
+from holdfast.engines.resp.link import Link
+
+
+class Seat:
+    """A ticket that holds or waits."""
+
+    __slots__ = (
+        "abandoned",
+        "asked_on",
+        "backoff",
+        "bids",
+        "channels",
+        "fence",
+        "id",
+        "lines",
+        "over",
+        "parked",
+        "released_on",
+        "since",
+        "told",
+        "unheard",
+    )
+
+    def __init__(self, id: str, now: float, backoff: Backoff, nodes: int) -> None:
+        self.id = id
+        """Of its last bid, as the nodes know it."""
+        self.bids = 0
+        self.over = True
+        """Its last bid was released: it is not to bid under that id again."""
+        self.released_on: list[Link | None] = []
+        """By which links that was told to each node."""
+        self.fence = 0
+        self.abandoned = False
+        self.since = now
+        self.backoff = backoff
+        self.channels = [""] * nodes
+        """Where each node was told to wake it."""
+        self.told: set[int] = set()
+        """The nodes that heard of its last bid, so that they may have it."""
+        self.asked_on: Lines | None = None
+        self.unheard: list[int] = []
+        """Where its last bid was sent, and the nodes that may not have heard it yet."""
+        self.lines: Lines | None = None
+        """While it waits: where the wake-ups arrive."""
+        self.parked: Lines | None = None
+        """The same while its caller sleeps there: nobody else may use them then."""
+
+    def bid_anew(self, id: str) -> None:
+        """Under an id of its own: a late release of the bid before must not take away what this one gets."""
+        self.bids += 1
+        self.over = False
+        self.id = id if self.bids == 1 else f"{id}.{self.bids}"
+        self.told = set()
+        self.asked_on, self.unheard = None, []
+
+    def known_at(self) -> set[int]:
+        """The nodes that may have something of this ticket: its bid, or where to wake it."""
+        return self.told | {node for node, channel in enumerate(self.channels) if channel}

@@ -1,0 +1,1 @@
+"""What the engines on Redis servers have in common: the wire protocol, links to servers, and advice."""

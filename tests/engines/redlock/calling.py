@@ -1,0 +1,73 @@
+"""Calls the scripts as an engine would."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from holdfast.core.ticket import Departure
+from holdfast.engines.redlock.protocol import Answer
+from holdfast.engines.redlock.remembering import Memory
+from holdfast.engines.redlock.scripts import (
+    GRANT,
+    LOOK,
+    RAISE,
+    RELEASE,
+    RENEW,
+    WELCOME,
+)
+from holdfast.engines.resp.script import Script
+from tests.servers import connect
+
+
+class Caller:
+    """One node: keys of its own on a server."""
+
+    def __init__(self, url: str) -> None:
+        self.redis: Any = connect(url)  # redis-py's types are those of its two faces at once
+        self.prefix = f"redlock:{uuid4().hex}"
+        self.run = "run-1"
+
+    def call(self, script: Script, name: str | None, *args: Any) -> Any:
+        keys = [self.prefix]
+        if name is not None:
+            keys += self.keys(name)
+        return self.redis.eval(script.text, len(keys), *keys, self.run, *args)
+
+    def keys(self, name: str) -> list[str]:
+        return [f"{self.prefix}:{name}:{what}" for what in ("lock", "trace", "waiters")]
+
+    def grant(
+        self,
+        name: str,
+        id: str,
+        ttl: int = 600_000,
+        hint: int = 0,
+        channel: str = "",
+        waited: int = 0,
+    ) -> Answer:
+        return Answer.parse(self.call(GRANT, name, id, ttl, hint, "host 1 ", channel, waited))
+
+    def raise_to(self, name: str, id: str, fence: int) -> Answer:
+        return Answer.parse(self.call(RAISE, name, id, fence))
+
+    def renew(self, name: str, id: str, ttl: int, fence: int) -> bool | None:
+        return {0: False, 1: True, 2: None}[self.call(RENEW, name, id, ttl, fence)]
+
+    def release(
+        self, name: str, id: str, fence: int, departure: Departure = Departure.RELEASED
+    ) -> bool:
+        return bool(self.call(RELEASE, name, id, fence, departure.value, "", "host 1 ", ""))
+
+    def look(self) -> Memory:
+        return Memory.parse(self.call(LOOK, None))
+
+    def welcome(self, floor: int = 0) -> bool:
+        return bool(self.call(WELCOME, None, self.look().since, floor))
+
+    def forget(self) -> None:
+        for key in self.redis.scan_iter(f"{self.prefix}*"):
+            self.redis.delete(key)
+
+    def time_left(self, name: str) -> int:
+        return int(self.redis.pttl(self.keys(name)[0]))

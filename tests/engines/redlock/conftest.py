@@ -1,0 +1,32 @@
+"""Fixtures for what only Redlock does."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from tests.servers_redlock import RedlockSet
+
+
+class StartNodes(Protocol):
+    """What the fixture `start_nodes` is: call it for private nodes with these settings."""
+
+    def __call__(self, **settings: Any) -> RedlockSet: ...
+
+
+@pytest.fixture
+def start_nodes(tmp_path: Path) -> Iterator[StartNodes]:
+    with ExitStack() as running:
+
+        def start(**settings: Any) -> RedlockSet:
+            return running.enter_context(RedlockSet(tmp_path / "redlock", **settings))
+
+        yield start
+
+
+@pytest.fixture
+def nodes(start_nodes: StartNodes) -> RedlockSet:
+    """Five private nodes that keep nothing on disk, to be killed, frozen and emptied."""
+    return start_nodes()

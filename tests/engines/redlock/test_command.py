@@ -1,0 +1,37 @@
+"""The `holdfast` command on Redlock: once through all of it."""
+
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import holdfast
+
+ROOT = Path(__file__).parents[3]
+
+
+def command(url: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "holdfast", "--url", url, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_run_ls_show_break(redlock_url: str) -> None:
+    name = f"cli-{uuid4()}"
+    done = command(redlock_url, "run", name, "--", "sh", "-c", "echo $HOLDFAST_FENCE")
+    assert done.returncode == 0, done.stderr
+    with holdfast.Client(redlock_url, label="the test") as client:
+        lease = client.lock(name, ttl=3).acquire()
+        assert lease.fence > int(done.stdout)
+        assert name in command(redlock_url, "ls").stdout
+        shown = command(redlock_url, "show", name).stdout
+        assert "the test" in shown
+        assert str(lease.fence) in shown
+        broken = command(redlock_url, "break", name, "--yes")
+        assert broken.returncode == 0, broken.stderr
+        assert lease.lost.wait(30)
+        assert name not in command(redlock_url, "ls").stdout

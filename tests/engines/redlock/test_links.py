@@ -1,0 +1,68 @@
+"""Connections that lie idle, are cut, or are used by others meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import holdfast
+from tests.conformance.cells import OpenCell
+from tests.engines.redlock.seeing import connected, holders, listening, nothing_left, waiters
+from tests.servers_redlock import RedlockSet
+from tests.waiting import soon
+
+
+async def test_what_nobody_has_read_yet_is_not_silence(
+    nodes: RedlockSet, open_cell: OpenCell
+) -> None:
+    """A majority is enough, so there are always answers that wait for the next one who reads."""
+    cell = open_cell(nodes.url + "?node_timeout=1")
+    client = cell.client()
+    for _ in range(2):
+        await connected(cell, client)
+        await asyncio.sleep(1.2)  # longer than the node timeout
+    lease = await cell.run(lambda: client.lock(cell.name).acquire())
+    assert [member.failure for member in client._engine._members.all] == [None] * 5
+    await soon(lambda: holders(nodes.nodes, cell.name) == [lease.id] * 5, "all votes")
+
+
+async def test_a_waiter_that_is_cut_off_comes_back(nodes: RedlockSet, open_cell: OpenCell) -> None:
+    cell = open_cell(nodes.url)
+    client, other = cell.client(ttl=600), cell.client(ttl=600)
+    lease = await cell.run(lambda: other.lock(cell.name).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    await soon(lambda: all(waiters(node, cell.name) for node in nodes.nodes), "it to be known")
+    for node in nodes.nodes[:2]:
+        node.execute("CLIENT", "KILL", "TYPE", "pubsub")
+    await soon(
+        lambda: all(listening(node, cell.name) == 1 for node in nodes.nodes),
+        "it to listen again",
+    )
+    assert all(len(waiters(node, cell.name)) == 1 for node in nodes.nodes), "and not twice"
+    await cell.run(lease.release)
+    following = await waiter
+    await cell.run(following.release)
+    await nothing_left(nodes.nodes, cell.name)
+
+
+def test_threads_that_take_and_give_meanwhile(nodes: RedlockSet) -> None:
+    """A release by another thread may overtake the request that took the lock, at a slow node."""
+    held: list[holdfast.Lease] = []
+    with holdfast.Client(nodes.url, ttl=600) as client:
+
+        def take(number: int) -> None:
+            for turn in range(20):
+                held.append(client.lock(f"{number}:{turn}").acquire())
+
+        takers = [threading.Thread(target=take, args=(number,)) for number in range(4)]
+        for taker in takers:
+            taker.start()
+        for _ in range(80):
+            while not held:
+                threading.Event().wait(0.001)
+            held.pop().release()
+        for taker in takers:
+            taker.join()
+        for number in range(4):
+            for turn in range(20):
+                asyncio.run(nothing_left(nodes.nodes, f"{number}:{turn}"))

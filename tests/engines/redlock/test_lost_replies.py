@@ -1,0 +1,180 @@
+"""Requests are carried out and their replies lost, at some nodes: nothing is done twice or left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.conformance.cells import Cell, OpenCell, queued
+from tests.engines.redlock.seeing import (
+    connected,
+    fence,
+    holder,
+    nothing_left,
+    renewed,
+    waiters,
+)
+from tests.proxy import TcpProxy
+from tests.servers import HOST
+from tests.servers_redlock import RedlockSet
+from tests.waiting import soon
+
+
+@pytest.fixture
+def proxies(nodes: RedlockSet, tcp_proxy: Callable[[int], TcpProxy]) -> list[TcpProxy]:
+    return [tcp_proxy(node.port) for node in nodes.nodes]
+
+
+@pytest.fixture
+def cell(proxies: list[TcpProxy], open_cell: OpenCell) -> Cell:
+    return open_cell("redlock://" + ",".join(f"{HOST}:{proxy.port}" for proxy in proxies))
+
+
+some = pytest.mark.parametrize("count", [1, 2, 3])
+
+
+@some
+async def test_grant(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], count: int) -> None:
+    """With a minority cut off it is won by the others; with a majority it is asked again, by its id."""
+    client = cell.client()
+    await connected(cell, client)
+    cuts = [proxy.cut_after_request() for proxy in proxies[:count]]
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=600).acquire())
+    for cut in cuts:
+        await soon(cut.is_set, "the cut")
+    await soon(
+        lambda: all(holder(node, cell.name) == lease.id for node in nodes.nodes[count:]),
+        "the votes of the others",
+    )
+    known = [fence(node, cell.name) for node in nodes.nodes if holder(node, cell.name) == lease.id]
+    assert known.count(lease.fence) >= 3
+    await renewed(cell, lease)
+    await cell.run(lease.release)
+    await nothing_left(nodes.nodes, cell.name)
+
+
+@some
+async def test_attempt(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], count: int) -> None:
+    client = cell.client()
+    await connected(cell, client)
+    for proxy in proxies[:count]:
+        proxy.cut_after_request()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=600).try_acquire())
+    assert lease is not None, "it is not in its own way"
+    await cell.run(lease.release)
+    await nothing_left(nodes.nodes, cell.name)
+
+
+@some
+async def test_refusal(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], count: int) -> None:
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(lambda: other.lock(cell.name, ttl=600).acquire())
+    await connected(cell, client)
+    for proxy in proxies[:count]:
+        proxy.cut_after_request()
+    assert await cell.run(lambda: client.lock(cell.name, ttl=600).try_acquire()) is None
+    await renewed(cell, lease)
+    await cell.run(lease.release)
+    await nothing_left(nodes.nodes, cell.name)
+
+
+@some
+async def test_renewal(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], count: int) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=600).acquire())
+    number = lease.fence
+    for proxy in proxies[:count]:
+        proxy.cut_after_request()
+    if count < 3:
+        await cell.run(lease.renew)
+    else:
+        with pytest.raises(holdfast.QuorumLost) as caught:
+            await cell.run(lease.renew)
+        assert caught.value.outcome == "unknown"
+    lease.check()
+    await renewed(cell, lease)
+    assert lease.fence == number
+    assert {fence(node, cell.name) for node in nodes.nodes} == {number}
+    await cell.run(lease.release)
+    await nothing_left(nodes.nodes, cell.name)
+
+
+@some
+async def test_release(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], count: int) -> None:
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=600).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=600).acquire())
+    await queued(cell, client, 1)
+    for proxy in proxies[:count]:
+        proxy.cut_after_request()
+    await cell.run(lease.release)
+    following = await asyncio.wait_for(waiter, 10)
+    assert following.fence > lease.fence
+    assert not following.abandoned
+    await cell.run(following.release)
+    await nothing_left(nodes.nodes, cell.name)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+async def test_nobody_listens(
+    cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], count: int
+) -> None:
+    """Everything is delivered, and nothing comes back."""
+    client = cell.client()
+    await connected(cell, client)
+    for proxy in proxies[:count]:
+        proxy.mute()
+    attempt = cell.actor().start(lambda: client.lock(cell.name, ttl=600).try_acquire())
+    if count == 2:
+        await cell.run((await attempt).release)
+        await nothing_left(nodes.nodes, cell.name)  # before the cut: what is under way then is lost
+    else:
+        with pytest.raises(holdfast.QuorumLost) as caught:
+            await attempt
+        assert caught.value.outcome == "unknown"
+    for proxy in proxies:
+        proxy.heal()
+    await nothing_left(nodes.nodes, cell.name)
+
+
+async def test_a_waiter_that_is_cut_off_and_gives_up(
+    cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy]
+) -> None:
+    """What it left at the nodes is taken out once they can be reached, though it has gone."""
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(lambda: other.lock(cell.name, ttl=600).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=600).acquire(timeout=1.0))
+    await soon(lambda: all(waiters(node, cell.name) for node in nodes.nodes), "it to be known")
+    for proxy in proxies[:2]:
+        proxy.refuse()
+    with pytest.raises(holdfast.LockTimeout):
+        await waiter
+    for proxy in proxies[:2]:
+        proxy.heal()
+    await soon(lambda: not any(waiters(node, cell.name) for node in nodes.nodes), "it to be gone")
+    await cell.run(lease.release)
+    await nothing_left(nodes.nodes, cell.name)
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_cancelled_while_a_node_is_frozen(
+    nodes: RedlockSet, complaints: list[str], steps: int
+) -> None:
+    """After so many turns of the event loop, wherever it is then."""
+    async with holdfast.AsyncClient(nodes.url, ttl=600) as client:
+        async with client.lock("before"):
+            pass
+        nodes.nodes[0].freeze()
+        task: asyncio.Task[Any] = asyncio.create_task(client.lock("x").acquire())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            await task.result().release()
+        nodes.nodes[0].thaw()
+        await nothing_left(nodes.nodes, "x")

@@ -1,0 +1,66 @@
+"""What a real server remembers of itself when it is killed and started again."""
+
+from __future__ import annotations
+
+from holdfast.engines.redlock.protocol import Verdict
+from tests.engines.redlock.calling import Caller
+from tests.servers import RedisFactory, RedisServer
+
+
+def meet(server: RedisServer, prefix: str) -> Caller:
+    """Connect, and read which process answers: as an engine does on every new connection."""
+    caller = Caller(server.url)
+    caller.prefix, caller.run = prefix, server.info("server")["run_id"]
+    return caller
+
+
+def test_a_node_that_lost_everything_is_blank(redis_server: RedisFactory) -> None:
+    server = redis_server()
+    before = meet(server, "node")
+    assert before.welcome()
+    before.grant("x", "a")
+    server.restart(keep_data=False)
+    after = meet(server, "node")
+    assert after.run != before.run
+    assert after.grant("x", "b").verdict is Verdict.BLANK
+
+
+def test_a_node_with_a_snapshot_is_blank_too(redis_server: RedisFactory) -> None:
+    server = redis_server()
+    before = meet(server, "node")
+    assert before.welcome()
+    before.grant("x", "a")
+    server.execute("SAVE")
+    before.release("x", "a", 1)
+    before.grant("x", "b")
+    server.kill()
+    server.start()
+    after = meet(server, "node")
+    assert after.grant("x", "c").verdict is Verdict.BLANK
+    assert after.welcome(50)
+    assert after.grant("x", "c").verdict is Verdict.REFUSED, "the snapshot has the lock of a"
+    assert after.grant("x", "a").fence == 51, "which is not a's any more"
+
+
+def test_a_node_that_syncs_every_write_forgets_nothing(redis_server: RedisFactory) -> None:
+    server = redis_server(appendonly="yes", appendfsync="always")
+    before = meet(server, "node")
+    assert before.welcome()
+    assert before.grant("x", "a", hint=77).fence == 77
+    server.kill()
+    server.start()
+    after = meet(server, "node")
+    assert after.grant("x", "a").verdict is Verdict.BLANK, "it can't know that by itself"
+    assert after.welcome(0)
+    assert after.renew("x", "a", 1_000, 77)
+    after.release("x", "a", 77)
+    assert after.grant("x", "b").fence == 78
+
+
+def test_a_flush_makes_a_node_blank(redis_server: RedisFactory) -> None:
+    server = redis_server()
+    caller = meet(server, "node")
+    assert caller.welcome()
+    caller.grant("x", "a")
+    server.execute("FLUSHALL")
+    assert caller.grant("x", "b").verdict is Verdict.BLANK

@@ -1,0 +1,121 @@
+"""A release wakes one waiter, and one only; how many connections it takes to wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.core.ticket import Owner, Place, Ticket
+from holdfast.engines.contract import Engine
+from holdfast.engines.registry import open_engine
+from holdfast.io import clock
+from holdfast.io.asyncio import AsyncioIO
+from holdfast.io.blocking import BlockingIO
+from holdfast.primitives.waiting import new_id
+from tests.conformance.cells import OpenCell, queued
+from tests.engines.redis.seeing import next_done
+from tests.engines.redlock.seeing import counted, links, listening, nothing_left, waiters
+from tests.servers_redlock import RedlockSet
+from tests.waiting import soon
+
+LIMIT = 2.0
+
+
+def engine(nodes: RedlockSet, face: str) -> Engine:
+    return open_engine(nodes.url, BlockingIO() if face == "sync" else AsyncioIO())
+
+
+def ticket(number: int) -> Ticket:
+    return Ticket("x", new_id(), 600.0, Owner("here", number))
+
+
+async def wait(one: Engine, its: Ticket, nodes: RedlockSet) -> None:
+    """Have a ticket wait, and all nodes know it."""
+    assert (await one.enter(its, if_free=False, timeout=LIMIT)).place is Place.WAITING
+    await soon(lambda: all(its.id in waiters(node, "x") for node in nodes.nodes), "it to be known")
+
+
+async def test_a_release_wakes_the_first_one_only(nodes: RedlockSet, face: str) -> None:
+    one = engine(nodes, face)
+    holder, first, second = (ticket(number) for number in range(3))
+    await one.enter(holder, if_free=False, timeout=LIMIT)
+    await wait(one, first, nodes)
+    await wait(one, second, nodes)
+    with counted(nodes.nodes) as seen:
+        assert await one.leave(holder, timeout=LIMIT)
+        await soon(lambda: not any(_first(nodes, first)), "all nodes to have released it")
+    assert [counts["publish"] for counts in seen] == [1] * 5
+    assert all(waiters(node, "x") == [second.id] for node in nodes.nodes)
+    assert await one.park(first, clock.now() + 600) is None, "woken, not out of time"
+    assert (await one.enter(first, if_free=False, timeout=LIMIT)).place is Place.ADMITTED
+    for its in (first, second):
+        one.unpark(its)
+        await one.leave(its, timeout=LIMIT)
+    await nothing_left(nodes.nodes, "x")
+    await one.close()
+
+
+def _first(nodes: RedlockSet, its: Ticket) -> list[bool]:
+    return [its.id in waiters(node, "x") for node in nodes.nodes]
+
+
+async def test_one_that_died_is_passed_over(nodes: RedlockSet, face: str) -> None:
+    one, dead = engine(nodes, face), engine(nodes, face)
+    holder, first, second = (ticket(number) for number in range(3))
+    await one.enter(holder, if_free=False, timeout=LIMIT)
+    await wait(dead, first, nodes)
+    dead.unpark(first)
+    await dead.close()  # its tickets stay where they are
+    await soon(lambda: not any(listening(node, "x") for node in nodes.nodes), "it to be gone")
+    await wait(one, second, nodes)
+    with counted(nodes.nodes) as seen:
+        await one.leave(holder, timeout=LIMIT)
+        await soon(lambda: not any(_first(nodes, second)), "everyone to have been woken")
+    assert [counts["publish"] for counts in seen] == [2] * 5
+    assert await one.park(second, clock.now() + 600) is None
+    assert (await one.enter(second, if_free=False, timeout=LIMIT)).place is Place.ADMITTED
+    await one.leave(second, timeout=LIMIT)
+    await one.close()
+
+
+async def test_tasks_that_wait_share_their_connections(nodes: RedlockSet) -> None:
+    async with holdfast.AsyncClient(nodes.url, ttl=600) as client:
+        gate = await client.lock("x").acquire()
+        served: list[int] = []
+
+        async def contend() -> None:
+            async with client.lock("x") as lease:
+                served.append(lease.fence)
+
+        tasks = [asyncio.create_task(contend()) for _ in range(100)]
+        await soon(lambda: _waiting(client, 100), "everyone to wait", timeout=30)
+        assert [links(node) for node in nodes.nodes] == [1] * 5
+        await gate.release()
+        await asyncio.gather(*tasks)
+        assert served == sorted(set(served))
+    await nothing_left(nodes.nodes, "x")
+
+
+async def _waiting(client: Any, count: int) -> bool:
+    return bool((await client.inspect("x", limit=0)).waiting == count)
+
+
+@pytest.mark.parametrize("face", ["sync"], indirect=True)
+async def test_threads_that_wait_have_one_connection_each(
+    nodes: RedlockSet, open_cell: OpenCell
+) -> None:
+    cell = open_cell(nodes.url)
+    client = cell.client(ttl=600)
+    gate = await cell.run(lambda: client.lock("x").acquire())
+    threads = [cell.actor().start(lambda: client.lock("x").acquire()) for _ in range(20)]
+    await queued(cell, client, 20, "x")
+    spare = 3  # of those who came before: the holder's, this test's, the keeper's
+    assert all(20 <= links(node) <= 20 + spare for node in nodes.nodes)
+    await cell.run(gate.release)
+    while threads:
+        done = await next_done(threads)
+        await cell.run(done.result().release)
+    await nothing_left(nodes.nodes, "x")

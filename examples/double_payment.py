@@ -18,16 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import holdfast
+from holdfast.guards import SqlGuard
 
-TABLES = """
-CREATE TABLE charges (order_id TEXT, cents INTEGER);
-CREATE TABLE fences (name TEXT PRIMARY KEY, fence INTEGER, holder TEXT);"""
-
-GUARD = """
-INSERT INTO fences VALUES (?, ?, ?) ON CONFLICT (name) DO UPDATE
-   SET fence = excluded.fence, holder = excluded.holder
- WHERE fence < excluded.fence OR (fence = excluded.fence AND holder = excluded.holder)
-RETURNING fence"""
+guard = SqlGuard()
 
 
 @contextmanager
@@ -35,8 +28,8 @@ def transaction(folder: Path, lease: holdfast.Lease, fenced: bool) -> Iterator[s
     """The guard comes first, before reads too: it refuses all but the newest holder."""
     with sqlite3.connect(folder / "ledger.db", isolation_level=None) as ledger:
         ledger.execute("BEGIN IMMEDIATE")
-        if fenced and not ledger.execute(GUARD, (lease.name, lease.fence, lease.id)).fetchall():
-            raise PermissionError(f"fence {lease.fence} is stale")
+        if fenced:
+            guard.check(ledger, lease)
         yield ledger
 
 
@@ -53,7 +46,7 @@ def pay(folder: Path, fenced: bool, freezes: bool) -> None:
             if not paid:
                 with transaction(folder, lease, fenced) as ledger:
                     ledger.execute("INSERT INTO charges VALUES ('42', 1999)")
-    except (PermissionError, holdfast.LeaseLost) as error:
+    except (holdfast.StaleFence, holdfast.LeaseLost) as error:
         print(f"  {type(error).__name__}: {error}")
 
 
@@ -61,7 +54,8 @@ def story(fenced: bool) -> int:
     """Let it happen, and count the charges."""
     with tempfile.TemporaryDirectory() as name:
         ledger = sqlite3.connect(Path(name) / "ledger.db")
-        ledger.executescript(TABLES)
+        ledger.execute("CREATE TABLE charges (order_id TEXT, cents INTEGER)")
+        guard.create(ledger)
         spawn = multiprocessing.get_context("spawn").Process
         first, second = (spawn(target=pay, args=(Path(name), fenced, bad)) for bad in (True, False))
         first.start()

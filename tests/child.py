@@ -21,12 +21,12 @@ from holdfast.io.blocking import run
 
 
 class Child:
-    """A process with a client of its own, in one face."""
+    """A process with a client of its own: `Child(face, url)`, or with a program of the same manners."""
 
-    def __init__(self, face: str, url: str) -> None:
+    def __init__(self, *arguments: str, program: str = "tests.child") -> None:
         root = Path(__file__).parent.parent
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.child", face, url],
+            [sys.executable, "-m", program, *arguments],
             cwd=root,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -76,7 +76,7 @@ class Child:
                 pipe.close()
 
 
-class _Session:
+class Session:
     """The child's side: one client, the lease it holds, and what its callback saw."""
 
     def __init__(self, face: str, url: str) -> None:
@@ -155,14 +155,14 @@ def _say(answer: Any) -> None:
 
 
 async def _serve_async(url: str) -> None:
-    session = _Session("async", url)
+    session = Session("async", url)
     _say("ready")
     while line := await asyncio.to_thread(sys.stdin.readline):
         _say(await session.answer(json.loads(line)))
 
 
-def _serve_sync(url: str) -> None:
-    session = _Session("sync", url)
+def serve(session: Session) -> None:
+    """Answer requests until there are no more."""
     _say("ready")
     for line in sys.stdin:
         _say(run(session.answer(json.loads(line))))
@@ -170,6 +170,6 @@ def _serve_sync(url: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "sync":
-        _serve_sync(sys.argv[2])
+        serve(Session("sync", sys.argv[2]))
     else:
         asyncio.run(_serve_async(sys.argv[2]))

@@ -12,16 +12,27 @@ from pathlib import Path
 from typing import Any, ForwardRef
 
 import holdfast
+from holdfast import guards
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queue import TicketQueue
 from holdfast.core.ticket import Mode, Place, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine
+from holdfast.guards import etcd, http, objects, zookeeper
 from holdfast.io.contract import IO, Event
 from holdfast.primitives.lease import AsyncLost, Lost
 
 SNAPSHOT = Path(__file__).parent / "api.txt"
 FOR_ENGINES = (Engine, IO, Event, Url, Ticket, Standing, Place, Mode, TicketQueue)
+GUARDS = {
+    **{name: getattr(guards, name) for name in guards.__all__},
+    **{f"etcd.{cls.__name__}": cls for cls in (etcd.EtcdGuard, etcd.AsyncEtcdGuard)},
+    **{f"http.{each.__name__}": each for each in (http.headers, http.claim_of, http.refusal)},
+    **{f"http.{cls.__name__}": cls for cls in (http.WsgiFence, http.AsgiFence)},
+    **{f"objects.{cls.__name__}": cls for cls in (objects.ObjectGuard, objects.S3Store)},
+    "zookeeper.ZooKeeperGuard": zookeeper.ZooKeeperGuard,
+    "zookeeper.AsyncZooKeeperGuard": zookeeper.AsyncZooKeeperGuard,
+}
 WIDTH = 100
 WITH = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 
@@ -34,6 +45,8 @@ def describe() -> str:
         ["# for users: import holdfast"],
         *(_describe(name, thing) for name, thing in sorted({**users, **reached}.items())),
         list(_error_tree()),
+        ["# for users: from holdfast.guards import …"],
+        *(_describe(name, thing) for name, thing in GUARDS.items()),
         ["# for writers of engines: docs/engines/writing-your-own.md"],
         *(_describe(f"{cls.__module__}.{cls.__name__}", cls) for cls in FOR_ENGINES),
     ]
@@ -52,6 +65,8 @@ def _describe(name: str, thing: Any) -> list[str]:
 
 def _made_by_users(cls: type) -> bool:
     """Locks and leases come from a client, so how they are made is nobody's business."""
+    if cls.__module__.startswith("holdfast.guards"):
+        return True
     return issubclass(
         cls, holdfast.Client | holdfast.AsyncClient | Exception | tuple
     ) or is_dataclass(cls)
@@ -144,8 +159,8 @@ def _is_error(thing: Any) -> bool:
 
 
 def test_everything_public_has_a_docstring() -> None:
-    for name in holdfast.__all__:
-        thing = getattr(holdfast, name)
+    public = {name: getattr(holdfast, name) for name in holdfast.__all__}
+    for name, thing in {**public, **GUARDS}.items():
         assert inspect.getdoc(thing), name
         for member, function in inspect.getmembers(thing, inspect.isfunction):
             if not member.startswith("_") and function.__module__.startswith("holdfast."):
@@ -154,16 +169,19 @@ def test_everything_public_has_a_docstring() -> None:
 
 def test_errors_travel_between_processes() -> None:
     """One that does not makes a multiprocessing.Pool wait for ever."""
-    told = {"name": "order:42", "reason": "expired", "outcome": "unknown"}
+    told = {"reason": "expired", "outcome": "unknown", "given": 33, "newest": 34}
     for name in holdfast.__all__:
         cls = getattr(holdfast, name)
         if _is_error(cls):
-            wanted = inspect.signature(cls).parameters.keys() & told.keys()
-            error = cls("what happened", **{key: told[key] for key in wanted})
+            wanted = inspect.signature(cls).parameters
+            more: dict[str, Any] = {key: told[key] for key in wanted.keys() & told.keys()}
+            if "message" in wanted and "name" in wanted:
+                more["name"] = "order:42"
+            error = cls("what happened", **more)
             error.add_note("besides")
             copy = pickle.loads(pickle.dumps(error))
             assert type(copy) is cls
-            assert str(copy) == "what happened"
+            assert str(copy) == str(error)
             assert vars(copy) == vars(error)
 
 

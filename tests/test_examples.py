@@ -10,10 +10,10 @@ import pytest
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def outcome(name: str, folder: Path) -> str:
-    """Run an example, without arguments and in an empty folder, and return what it printed."""
+def outcome(name: str, folder: Path, *arguments: str) -> str:
+    """Run an example, in an empty folder, and return what it printed."""
     done = subprocess.run(
-        [sys.executable, EXAMPLES / name],
+        [sys.executable, EXAMPLES / name, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -42,8 +42,24 @@ def test_a_paused_worker_does_not_charge_twice(tmp_path: Path) -> None:
     lines = outcome("double_payment.py", tmp_path).splitlines()
     assert lines[0].startswith("  LeaseLost: the lease on 'order:42'")
     assert lines[1] == "charges with the lock alone: 2"
-    assert re.fullmatch(r"  PermissionError: fence \d+ is stale", lines[2])
+    assert re.match(r"  StaleFence: 'order:42': fence \d+ was refused", lines[2])
     assert lines[3] == "charges with the fence, too: 1"
+
+
+def test_a_clerk_who_was_overtaken_moves_no_money(tmp_path: Path) -> None:
+    lines = outcome("bank_transfer.py", tmp_path).splitlines()
+    assert re.fullmatch(r"refused: \d+ is older than \d+", lines[0])
+    assert lines[1:] == ["ada: 200", "bob: 800"]
+
+
+def test_a_stock_is_reserved_piece_by_piece(tmp_path: Path, postgresql_url: str) -> None:
+    lines = outcome("reserve_stock.py", tmp_path, postgresql_url).splitlines()
+    assert lines == ["20 customers were served, 20 reservations were made", "0 pieces are left"]
+
+
+def test_an_old_report_does_not_replace_the_new_one(tmp_path: Path) -> None:
+    lines = outcome("publish_report.py", tmp_path).splitlines()
+    assert lines == ["refused: the old report", "published: the new report"]
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
@@ -51,4 +67,4 @@ def test_every_example_is_short_and_tested(example: Path) -> None:
     text = example.read_text()
     assert len(text.splitlines()) <= 80
     assert f"Run it: python examples/{example.name}" in text
-    assert f'outcome("{example.name}", tmp_path)' in Path(__file__).read_text()
+    assert f'outcome("{example.name}", tmp_path' in Path(__file__).read_text()

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from holdfast.core.errors import UnsafeEngine
 from holdfast.core.names import check_name
@@ -21,6 +21,9 @@ from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
 from holdfast.primitives.locked import AsyncDecorator, Decorator, async_locked, locked
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
+
+if TYPE_CHECKING:
+    from holdfast.guards.stamp import AsyncBarrier, Barrier
 
 K = TypeVar("K", bound=BaseLock[Any])
 
@@ -75,6 +78,7 @@ class _BaseClient(Generic[K]):
         reentrant: bool,
         on_lost: Any,
         purpose: Guarantee | None,
+        guard: Any,
     ) -> K:
         if purpose is not None:
             self._allow(purpose)
@@ -86,6 +90,7 @@ class _BaseClient(Generic[K]):
             owner=self._owner if label is None else _owner(label),
             reentrant=reentrant,
             on_lost=on_lost,
+            guard=guard,
         )
 
     async def _inspect(self, name: str, limit: int) -> Inspection:
@@ -149,10 +154,12 @@ class Client(_BaseClient[Lock]):
         reentrant: bool = False,
         on_lost: Callable[[Lease], Any] | None = None,
         purpose: Guarantee | None = None,
+        guard: Barrier | None = None,
     ) -> Lock:
         """A lock on a name; nothing is sent yet. `ttl`: how long a lease lives unless renewed.
-        `timeout`: how long to wait in a `with`. `on_lost` is called with the lease when it is lost."""
-        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose)
+        `timeout`: how long to wait in a `with`. `on_lost` is called with the lease when it is lost.
+        `guard` refuses older holders before you have the lease: what you then read stays true."""
+        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard)
 
     def locked(self, name: str, **options: Any) -> Decorator:
         """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
@@ -213,10 +220,11 @@ class AsyncClient(_BaseClient[AsyncLock]):
         reentrant: bool = False,
         on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None = None,
         purpose: Guarantee | None = None,
+        guard: AsyncBarrier | None = None,
     ) -> AsyncLock:
         """A lock on a name; nothing is sent yet. `on_lost="cancel"` cancels the `async with` body
         when the lease is lost, and turns that cancellation into `LeaseLost`."""
-        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose)
+        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard)
 
     def locked(self, name: str, **options: Any) -> AsyncDecorator:
         """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""

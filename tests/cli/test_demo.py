@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from holdfast.cli.demo.accounts import Ending
 from holdfast.cli.demo.scene import Scene
 from holdfast.cli.demo.verdict import judge
 from holdfast.cli.demo.view import LiveView
@@ -34,6 +35,8 @@ def test_in_a_pipe(sqlite_cli: Cli, tmp_path: Path) -> None:
         "is killed by us (SIGKILL)",
         "while holding:",
         "lease.check() told it otherwise",
+        "an account without a guard then holds 101: 10 have vanished",
+        "an account with a guard then holds 110: fence",
     ):
         assert text in ended.stdout
     assert ended.stdout.endswith("\nEvery invariant held.\n")
@@ -109,6 +112,13 @@ class Play:
 
     def broken(self) -> list[str]:
         return [check.what for check in judge(self.scene, self.left_over) if not check.held]
+
+
+def test_the_last_scene_can_be_broken() -> None:
+    good = Ending(plain=101, guarded=110, refused="refused")
+    assert [check.held for check in good.checks()] == [True, True]
+    bad = Ending(plain=101, guarded=101, refused="")
+    assert [check.held for check in bad.checks()] == [False, False]
 
 
 def test_all_is_well() -> None:

@@ -12,6 +12,7 @@ from holdfast.core.errors import (
     HoldfastError,
     LeaseLost,
     LockTimeout,
+    StaleFence,
     UnsafeEngine,
     Unsupported,
     WouldDeadlock,
@@ -41,6 +42,14 @@ def test_an_error_survives_a_trip(error: HoldfastError, trip: object) -> None:
     assert type(arrived) is type(error)
     assert str(arrived) == str(error)
     assert vars(arrived) == vars(error)
+
+
+def test_a_stale_fence_says_what_the_storage_has_seen() -> None:
+    error = StaleFence("order:42", given=33, newest=34)
+    arrived = pickle.loads(pickle.dumps(error))
+    assert (arrived.name, arrived.given, arrived.newest) == ("order:42", 33, 34)
+    assert str(arrived) == str(error)
+    assert "33 was refused" in str(error)
 
 
 def test_held_by_someone_else_and_engine_down_never_look_alike() -> None:

@@ -3,6 +3,7 @@
     HoldfastError
     ├─ LockTimeout (also TimeoutError)   waited, did not get it
     ├─ LeaseLost                         was held, can't be trusted any more
+    ├─ StaleFence                        a guard refused a holder that was overtaken
     ├─ WouldDeadlock                     the same caller asked twice
     ├─ Unsupported                       this engine or set-up can't do that
     ├─ UnsafeEngine                      a correctness lock was asked of an engine that can't give it
@@ -59,6 +60,19 @@ class LeaseLost(HoldfastError):
     def __init__(self, message: str, *, name: str, reason: str) -> None:
         super().__init__(message, name=name)
         self.reason = reason
+
+
+class StaleFence(HoldfastError):
+    """A guard refused what a holder wrote: a newer one was there before. Nothing was changed."""
+
+    def __init__(self, name: str, *, given: int, newest: int) -> None:
+        super().__init__(
+            f"{name!r}: fence {given} was refused, as the storage has seen {newest}: another holder has "
+            "taken over, so stop and don't try again with this lease",
+            name=name,
+        )
+        self.given = given
+        self.newest = newest
 
 
 class WouldDeadlock(HoldfastError):

@@ -6,16 +6,19 @@ import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from holdfast.core.durations import check_timeout
-from holdfast.core.errors import EngineError, LockTimeout, WouldDeadlock
+from holdfast.core.errors import EngineError, LockTimeout, Unsupported, WouldDeadlock
 from holdfast.core.ticket import Owner, Ticket
 from holdfast.io.blocking import run
 from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.kept import WITHDRAWN, Kept
 from holdfast.primitives.lease import AsyncLease, BaseLease, Lease, end
 from holdfast.primitives.waiting import LEAST_TIMEOUT, new_id, obtain
+
+if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
+    from holdfast.guards.stamp import AsyncBarrier, Barrier
 
 L = TypeVar("L", bound=BaseLease)
 Undo = Callable[[], None]
@@ -35,6 +38,7 @@ class BaseLock(Generic[L]):
     """What a lock is, in both worlds: a recipe for leases. It holds nothing itself."""
 
     _on_lost_words: ClassVar[tuple[str, ...]] = ()
+    _awaits_guard: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class BaseLock(Generic[L]):
         owner: Owner,
         reentrant: bool,
         on_lost: Callable[[L], Any] | Literal["cancel"] | None,
+        guard: Barrier | AsyncBarrier | None = None,
     ) -> None:
         self._open: list[L] = []
         """The leases of the `with` blocks that are open now, of all who share this object."""
@@ -57,7 +62,10 @@ class BaseLock(Generic[L]):
                 "on_lost must be a function that takes the lease, or with asyncio 'cancel', "
                 f"not {on_lost!r}"
             )
+        if guard is not None:
+            _check_guard(guard, self._awaits_guard)
         self.name = name
+        self._guard: Any = guard
         self._keeper = keeper
         self._ttl = ttl
         self._owner = owner
@@ -99,6 +107,10 @@ class BaseLock(Generic[L]):
             callback = self._on_lost
             lease._kept.on_lost = [lambda: callback(lease)]
         return lease
+
+    def _wants_barrier(self, lease: L) -> bool:
+        """Whether older holders are to be kept out of the storage now: not again when re-entering."""
+        return self._guard is not None and lease._kept.depth == 1
 
     async def _timed_out(self, timeout: float) -> LockTimeout:
         """The error to raise; says who holds the lock, if the engine still answers."""
@@ -155,7 +167,8 @@ class Lock(BaseLock[Lease]):
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
         undo: list[Undo] = []
         try:
-            return self._watched(Lease(self._keeper, run(self._acquire(timeout, undo))))
+            kept = run(self._acquire(timeout, undo))
+            return self._barred(self._watched(Lease(self._keeper, kept)))
         except BaseException:
             _undo(undo)
             raise
@@ -165,7 +178,9 @@ class Lock(BaseLock[Lease]):
         undo: list[Undo] = []
         try:
             kept = run(self._obtain(0.0, undo, waits=False))
-            return None if kept is None else self._watched(Lease(self._keeper, kept))
+            if kept is None:
+                return None
+            return self._barred(self._watched(Lease(self._keeper, kept)))
         except BaseException:
             _undo(undo)
             raise
@@ -173,11 +188,18 @@ class Lock(BaseLock[Lease]):
     def __enter__(self) -> Lease:
         undo: list[Undo] = []
         try:
-            lease = self._watched(Lease(self._keeper, run(self._acquire(DEFAULT, undo))))
+            kept = run(self._acquire(DEFAULT, undo))
+            lease = self._barred(self._watched(Lease(self._keeper, kept)))
             return self._entered(lease, undo)
         except BaseException:
             _undo(undo)
             raise
+
+    def _barred(self, lease: Lease) -> Lease:
+        if self._wants_barrier(lease):
+            self._guard.raise_fence(lease)
+            lease.check()  # it may have taken long
+        return lease
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         lease: Lease | None = None
@@ -204,15 +226,26 @@ class AsyncLock(BaseLock[AsyncLease]):
     """A lock on a name. Reusable, and safe to share between tasks."""
 
     _on_lost_words = ("cancel",)
+    _awaits_guard = True
 
     async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
-        return self._lease(await self._acquire(timeout, []))
+        return await self._barred(self._lease(await self._acquire(timeout, [])))
 
     async def try_acquire(self) -> AsyncLease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
         kept = await self._obtain(0.0, [], waits=False)
-        return None if kept is None else self._lease(kept)
+        return None if kept is None else await self._barred(self._lease(kept))
+
+    async def _barred(self, lease: AsyncLease) -> AsyncLease:
+        if self._wants_barrier(lease):
+            try:
+                await self._guard.raise_fence(lease)
+                lease.check()  # it may have taken long
+            except BaseException:
+                self._keeper.give_up(lease._kept, WITHDRAWN)
+                raise
+        return lease
 
     async def __aenter__(self) -> AsyncLease:
         return await self._entered(await self.acquire(), []).__aenter__()
@@ -227,6 +260,20 @@ class AsyncLock(BaseLock[AsyncLease]):
     def _lease(self, kept: Kept) -> AsyncLease:
         cancels = self._on_lost == "cancel" and kept.depth == 1
         return self._watched(AsyncLease(self._keeper, kept, cancels=cancels))
+
+
+def _check_guard(guard: Any, awaits: bool) -> None:
+    act = getattr(guard, "raise_fence", None)
+    if not callable(act):
+        raise TypeError(f"a guard must have raise_fence(lease), but {guard!r} has none")
+    if inspect.iscoroutinefunction(act) is not awaits:
+        kind, other = ("AsyncClient", "Async…") if awaits else ("Client", "plain")
+        raise TypeError(f"{type(guard).__name__} is not for {kind}: use the {other} guard")
+    if not getattr(guard, "acts_alone", True):
+        raise Unsupported(
+            "this guard can't raise the fence by itself: one for SQL needs open=…, one for Redis or "
+            "an object store keys=…"
+        )
 
 
 def _undo(undo: list[Undo]) -> None:

@@ -17,6 +17,7 @@ from holdfast.cli import exits
 from holdfast.cli.messages import say
 
 if TYPE_CHECKING:
+    from holdfast.cli.demo.accounts import Ending
     from holdfast.cli.demo.scene import Scene
     from holdfast.cli.demo.verdict import Check
     from holdfast.cli.demo.view import LiveView, PlainView
@@ -39,10 +40,12 @@ Examples:
 def demo(context: click.Context, seconds: float) -> None:
     """Watch five processes take turns on one lock, in a temporary file.
 
-    One holder is stopped past its ttl, another is killed with -9. At the end it says what happened
-    and whether every invariant held; the exit code is 0 only if all did.
+    One holder is stopped past its ttl, another is killed with -9. Then one that was stopped writes, to
+    storage without a guard and with one. At the end it says what happened and whether every invariant
+    held; the exit code is 0 only if all did.
     """
     # Only here, because rich takes longer to import than everything else.
+    from holdfast.cli.demo import accounts
     from holdfast.cli.demo.director import Director, NoProgress
     from holdfast.cli.demo.scene import Scene
     from holdfast.cli.demo.verdict import judge
@@ -54,11 +57,12 @@ def demo(context: click.Context, seconds: float) -> None:
         try:
             with _view() as view, Director(url, view, scene) as director:
                 left_over = director.play(seconds)
+            ending = accounts.play(url, Path(folder))
         except NoProgress as error:
             say(f"the demo failed: {error}")
             context.exit(exits.CONFLICT)
-        checks = judge(scene, left_over)
-    _summarise(scene, checks)
+        checks = [*judge(scene, left_over), *ending.checks()]
+    _summarise(scene, ending, checks)
     context.exit(0 if all(check.held for check in checks) else exits.CONFLICT)
 
 
@@ -86,7 +90,7 @@ def _terminable() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _summarise(scene: Scene, checks: list[Check]) -> None:
+def _summarise(scene: Scene, ending: Ending, checks: list[Check]) -> None:
     from holdfast.cli.demo.director import TTL
 
     turns = sorted(scene.turns, key=lambda turn: turn.entered)
@@ -109,6 +113,9 @@ def _summarise(scene: Scene, checks: list[Check]) -> None:
                 f"  {turn.worker} thought it held the lock {turn.told_at - turn.sure_until:.2f} s "
                 "longer; lease.check() told it otherwise"
             )
+    click.secho("\nWhy the storage has to check the fence", bold=True)
+    for line in ending.lines():
+        click.echo(f"  {line}")
     click.secho("\nDid every invariant hold?", bold=True)
     for check in checks:
         mark = click.style("ok    ", fg="green") if check.held else click.style("BROKEN", fg="red")

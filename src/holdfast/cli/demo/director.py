@@ -123,7 +123,7 @@ class Director:
             worker = self._scene.holder(spared)
             assert worker is not None
             os.kill(worker.pid, signal.SIGSTOP)
-            _wait_until_stopped(worker.pid)
+            wait_until_stopped(worker.pid)
             at = now()
             self._listen(0)  # all that it has written until then
             fence = self._fence_of(worker)
@@ -224,5 +224,5 @@ def _tell(stream: IO[str] | None, word: str) -> None:
     stream.flush()
 
 
-def _wait_until_stopped(pid: int) -> None:
+def wait_until_stopped(pid: int) -> None:
     os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)

@@ -157,6 +157,28 @@ class EtcdEngine(Engine):
         except Broken as error:
             raise self._translated(error, name) from error
 
+    async def write_held(
+        self,
+        ticket: Ticket,
+        fence: int,
+        changes: Sequence[tuple[bytes, bytes | None]],
+        *,
+        timeout: float,
+    ) -> int | None:
+        """Put keys, or delete those without a value, provided that the ticket stands with its fence: for
+        guards. If it does not, nothing happens; the answer is then the holder's fence, 0 if there is none."""
+        until = self._io.now() + timeout
+        keys, seat = Keys.of(ticket.name), self._queues.seats.get(ticket.id)
+        key = None if seat is None else seat.key
+        try:
+            answer = await self._queues.ask(requests.write_held(keys, key, fence, changes), until)
+        except Broken as error:
+            raise self._translated(error, ticket.name) from error
+        if answer.succeeded:
+            return None
+        holder = first(answer.responses[0].response_range)
+        return holder.create_revision if holder is not None else 0
+
     async def close(self) -> None:
         await self._watches.close()
         await self._queues.leases.revoke()

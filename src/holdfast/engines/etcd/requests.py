@@ -225,6 +225,17 @@ def withdraw(seat: Seat) -> TxnRequest:
     )
 
 
+def write_held(
+    keys: Keys, ticket: bytes | None, fence: int, changes: Sequence[tuple[bytes, bytes | None]]
+) -> TxnRequest:
+    """Change somebody's own keys, provided that the ticket with its fence is still there."""
+    who = oldest(keys.queue, keys.end, 1)
+    if ticket is None:  # it has left, so nothing is to be changed
+        return txn([created_at(keys.queue, fence)], [], [who])
+    writes = [delete(key) if value is None else put(key, value, 0) for key, value in changes]
+    return txn([created_at(ticket, fence)], writes, [who])
+
+
 def inspect(keys: Keys, limit: int) -> TxnRequest:
     return txn(
         then=[

@@ -144,6 +144,26 @@ class ZooKeeperEngine(Engine):
         except Broken as error:
             raise self._translated(error, name) from error
 
+    async def write_held(
+        self, ticket: Ticket, fence: int, change: ask.Request, *, timeout: float
+    ) -> int | None:
+        """Change a node of somebody's, provided that the ticket stands with its fence: for guards. If it
+        does not, nothing happens; the answer is then the holder's fence, 0 if there is none."""
+        until = self._io.now() + timeout
+        own = self._mine.get(ticket.id)
+        try:
+            if own is not None and own.fence == fence:
+                batch = await self._wire.exchange([ask.write_held(own.path, change)], until)
+                (reply,) = batch.replies
+                if ask.done(reply):
+                    return None
+                if not ask.missing(reply):
+                    raise reply[1] if isinstance(reply, list) else reply
+            seen = await inspected(self._queues, ticket.name, 0, until)
+        except Broken as error:
+            raise self._translated(error, ticket.name) from error
+        return seen.holders[0].fence if seen.holders else 0
+
     async def close(self) -> None:
         self._wake_all()
         await self._wire.close()

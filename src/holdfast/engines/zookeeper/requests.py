@@ -105,6 +105,15 @@ def withdraw(path: str, ahead: str, version: int = _ANY_VERSION) -> Request:
     return Transaction([Delete(path, version), CheckVersion(ahead, _ANY_VERSION)])
 
 
+def create(path: str, data: bytes, acl: Any) -> Request:
+    return Create2(path, data, acl, 0)
+
+
+def write_held(ticket: str, change: Request) -> Request:
+    """Do somebody's own change, provided that the ticket is still there."""
+    return Transaction([CheckVersion(ticket, _ANY_VERSION), change])
+
+
 def gone(reply: Any) -> bool:
     """Whether a node that was asked for is not there."""
     return isinstance(reply, NoNodeError)
@@ -116,5 +125,5 @@ def done(reply: Any) -> bool:
 
 
 def missing(reply: Any) -> bool:
-    """Whether a transaction failed because the ticket that it was to take out is not there."""
+    """Whether a transaction failed because the ticket that it begins with is not there."""
     return isinstance(reply, list) and gone(reply[0])

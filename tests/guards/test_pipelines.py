@@ -1,0 +1,47 @@
+"""psycopg's pipelines: what a statement came to is not known before it is asked for."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from holdfast import StaleFence
+from tests.guards.desks import AsyncPsycopgDesk, PsycopgDesk
+from tests.guards.stamps import FIRST, Stamp
+
+
+async def test_in_a_pipeline(postgresql_url: str) -> None:
+    desk = PsycopgDesk(postgresql_url)
+    await desk.set_up()
+
+    def write(stamp: Stamp) -> None:
+        with psycopg.connect(postgresql_url) as connection, connection.pipeline():
+            desk.guard.check(connection, stamp)
+            desk.columns.update(connection, stamp, 1, balance=stamp.fence)
+
+    for stamp in (FIRST, FIRST, FIRST.newer()):
+        write(stamp)
+    for stale in (FIRST, FIRST.newer().rival()):
+        with pytest.raises(StaleFence) as caught:
+            write(stale)
+        assert caught.value.newest == FIRST.fence + 1
+    assert await desk.balance() == FIRST.fence + 1
+    await desk.close()
+
+
+async def test_in_an_async_pipeline(postgresql_url: str) -> None:
+    desk = AsyncPsycopgDesk(postgresql_url)
+    await desk.set_up()
+
+    async def write(stamp: Stamp) -> None:
+        connect = psycopg.AsyncConnection.connect
+        async with await connect(postgresql_url) as connection, connection.pipeline():
+            await desk.guard.check(connection, stamp)
+            await desk.columns.update(connection, stamp, 1, balance=stamp.fence)
+
+    for stamp in (FIRST, FIRST, FIRST.newer()):
+        await write(stamp)
+    with pytest.raises(StaleFence):
+        await write(FIRST)
+    assert await desk.balance() == FIRST.fence + 1
+    await desk.close()

@@ -23,8 +23,13 @@ from tests.waiting import eventually, soon
 ROOT = Path(__file__).parent.parent
 FACES = ("sync", "async")
 
+CROWD = {"sqlite": 32, "redis": 32}
+"""Processes; elsewhere eight, because most of what they cost is that they start."""
+
+LEASES = {"sqlite": 10_000, "redis": 10_000, "postgresql": 2_000, "mysql": 2_000}
+
 SOCKETS = {"sqlite": 4, "redis": 4, "postgresql": 9, "mysql": 9}
-"""At the most, for 10,000 leases. On databases one request at a time is one connection, of which a client
+"""At the most, for all these leases. On databases one request at a time is one connection, of which a client
 has eight, and one to listen."""
 
 
@@ -41,8 +46,8 @@ def name() -> str:
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_32_processes_take_turns(url: str, name: str, face: str, tmp_path: Path) -> None:
-    processes, turns = 32, 8
+def test_processes_take_turns(url: str, name: str, face: str, tmp_path: Path) -> None:
+    processes, turns = CROWD.get(url.partition(":")[0], 8), 8
     (tmp_path / "counter").write_text("0")
     with holdfast.Client(url) as client:
         # Held until all have joined: then the order of the first turns is known.
@@ -154,17 +159,17 @@ def test_100_threads_wait_and_are_served(url: str, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("url", list(SOCKETS), indirect=True)
-async def test_10_000_leases_are_kept_by_one_task(url: str, name: str) -> None:
-    process = psutil.Process()
+async def test_thousands_of_leases_are_kept_by_one_task(url: str, name: str) -> None:
+    process, engine = psutil.Process(), url.partition(":")[0]
     threads, sockets = process.num_threads(), len(process.net_connections("all"))
     async with holdfast.AsyncClient(url, ttl=15) as client:
         leases: list[Any] = []
-        for start in range(0, 10_000, 500):
+        for start in range(0, LEASES[engine], 500):
             names = [f"{name}:{number}" for number in range(start, start + 500)]
             leases += await asyncio.gather(*(client.lock(one).acquire() for one in names))
         assert process.num_threads() - threads <= 2
         opened = len(process.net_connections("all")) - sockets
-        assert opened <= SOCKETS[url.partition(":")[0]], "not one per lease"
+        assert opened <= SOCKETS[engine], "not one per lease"
         first_deadlines = [lease._kept.deadline for lease in leases]
         await soon(
             lambda: all(
@@ -175,7 +180,7 @@ async def test_10_000_leases_are_kept_by_one_task(url: str, name: str) -> None:
             timeout=60,
         )
         assert all(lease.state is holdfast.LeaseState.HELD for lease in leases)
-        for start in range(0, 10_000, 500):
+        for start in range(0, len(leases), 500):
             await asyncio.gather(*(lease.release() for lease in leases[start : start + 500]))
         assert await client.names(f"{name}:*") == []
 

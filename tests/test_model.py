@@ -110,6 +110,9 @@ class EngineAgainstModel(RuleBasedStateMachine):
             run(self.engine.close())
 
 
+SLOW = ("etcd", "zookeeper", "postgresql", "mysql")
+
+
 @pytest.mark.parametrize(
     "engine", ["memory", "sqlite", "redis", "valkey", "etcd", "zookeeper", "postgresql", "mysql"]
 )
@@ -122,7 +125,7 @@ def test_engine_answers_as_the_model(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=60,
+            max_examples=25 if engine in SLOW else 60,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

@@ -26,12 +26,24 @@ from tests.waiting import soon
 Outage = Callable[[], AbstractContextManager[None]]
 
 
-@pytest.fixture(
-    params=["sqlite", "redis", "valkey", "redlock", "etcd", "zookeeper", "postgresql", "mysql"]
-)
-def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage]:
+LIGHT = ("sqlite", "redis", "valkey", "redlock", "postgresql", "mysql")
+PLACES = [(engine, face) for engine in LIGHT for face in FACES]
+# Three servers are started for each of these tests, so only one face has them.
+PLACES += [("etcd", "async"), ("zookeeper", "sync")]
+
+
+@pytest.fixture(params=PLACES, ids="-".join)
+def place(request: pytest.FixtureRequest) -> tuple[str, str]:
+    engine, face = request.param
+    return engine, face
+
+
+@pytest.fixture
+def fragile(
+    place: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path
+) -> tuple[str, Outage]:
     """An engine's URL, and a way to have it gone for a while."""
-    if request.param == "sqlite":
+    if place[0] == "sqlite":
         path = tmp_path / "locks.db"
 
         @contextmanager
@@ -43,7 +55,7 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
             hog.close()
 
         return f"sqlite:///{path}", busy
-    if request.param == "etcd":
+    if place[0] == "etcd":
         cluster: EtcdCluster = request.getfixturevalue("etcd_private")
 
         @contextmanager
@@ -52,7 +64,7 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
                 yield
 
         return cluster.url, no_majority
-    if request.param == "redlock":
+    if place[0] == "redlock":
         nodes: RedlockSet = request.getfixturevalue("redlock_private")
 
         @contextmanager
@@ -64,7 +76,7 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
                 node.thaw()
 
         return nodes.url, most_frozen
-    if request.param == "zookeeper":
+    if place[0] == "zookeeper":
         ensemble: Ensemble = request.getfixturevalue("private_zookeeper")
 
         @contextmanager
@@ -77,11 +89,11 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
 
         return f"{ensemble.url}?session=60", all_frozen
     server: RedisServer | PostgresqlServer | MysqlServer
-    if request.param in ("postgresql", "mysql"):
-        server = request.getfixturevalue(f"{request.param}_server")()
+    if place[0] in ("postgresql", "mysql"):
+        server = request.getfixturevalue(f"{place[0]}_server")()
     else:
         start: RedisFactory = request.getfixturevalue("redis_server")
-        server = start(binary=VALKEY if request.param == "valkey" else "redis-server")
+        server = start(binary=VALKEY if place[0] == "valkey" else "redis-server")
 
     @contextmanager
     def frozen() -> Any:
@@ -92,9 +104,9 @@ def fragile(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Outage
     return server.url, frozen
 
 
-@pytest.fixture(params=FACES)
-async def cell(request: pytest.FixtureRequest, fragile: tuple[str, Outage]) -> AsyncIterator[Cell]:
-    cell = Cell("fragile", request.param, fragile[0])
+@pytest.fixture
+async def cell(place: tuple[str, str], fragile: tuple[str, Outage]) -> AsyncIterator[Cell]:
+    cell = Cell("fragile", place[1], fragile[0])
     yield cell
     await cell.close()
 

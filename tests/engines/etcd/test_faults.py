@@ -22,8 +22,16 @@ def first_in_line(cluster: EtcdCluster, member: EtcdServer | None) -> str:
     return "etcd://" + ",".join([member.address, *others])
 
 
-@pytest.mark.parametrize("who", ["leader", "follower"])
-@pytest.mark.parametrize("harm", ["kill", "freeze"])
+@pytest.mark.parametrize(
+    ("who", "harm", "face"),
+    [
+        ("leader", "kill", "sync"),
+        ("leader", "freeze", "async"),
+        ("follower", "kill", "async"),
+        ("follower", "freeze", "sync"),
+    ],
+    indirect=["face"],
+)
 async def test_one_server_less(
     etcd_private: EtcdCluster, open_cell: OpenCell, who: str, harm: str
 ) -> None:

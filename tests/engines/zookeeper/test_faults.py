@@ -24,8 +24,16 @@ def test_eight_processes_and_a_node_that_fails(private: Ensemble, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("role", ["leader", "follower"])
-@pytest.mark.parametrize("how", ["kill", "freeze"])
+@pytest.mark.parametrize(
+    ("role", "how", "face"),
+    [
+        ("leader", "kill", "sync"),
+        ("leader", "freeze", "async"),
+        ("follower", "kill", "async"),
+        ("follower", "freeze", "sync"),
+    ],
+    indirect=["face"],
+)
 async def test_a_lease_survives_a_node(
     private: Ensemble, open_cell: OpenCell, role: str, how: str
 ) -> None:

@@ -19,6 +19,9 @@ W = TypeVar("W", bound=Wire)
 _MOST = 2**31 - 1
 """What an int holds in a database."""
 
+_CREATING = 15.0
+"""Seconds that tables and functions may take to be created."""
+
 
 class SqlEngine(Engine, Generic[W]):
     """Questions and their answers, whatever the lock is made of."""
@@ -74,6 +77,11 @@ class SqlEngine(Engine, Generic[W]):
             await io.event().wait(pause)
 
     async def _once_installed(self, wire: W, request: Request, deadline: float) -> list[str]:
-        """Create what we rely on, and ask once more."""
-        await self._server.install(wire, deadline - self._io.now())
-        return await wire.call(request, deadline - self._io.now())
+        """Create what we rely on, and ask once more.
+
+        That happens once in the life of a database, and may take its time: it would be undone otherwise,
+        and begun anew by the next one.
+        """
+        began = self._io.now()
+        await self._server.install(wire, max(deadline - began, _CREATING))
+        return await wire.call(request, deadline - began)

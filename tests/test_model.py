@@ -125,7 +125,7 @@ def test_engine_answers_as_the_model(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=25 if engine in SLOW else 60,
+            max_examples=20 if engine in SLOW else 60,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

@@ -15,7 +15,7 @@ import pytest
 import holdfast
 from holdfast.io import clock
 from tests.conformance.cells import FACES, Cell
-from tests.servers import VALKEY, RedisFactory, RedisServer
+from tests.servers import RedisFactory, RedisServer
 from tests.servers_etcd import EtcdCluster
 from tests.servers_mysql import MysqlServer
 from tests.servers_postgresql import PostgresqlServer
@@ -26,7 +26,7 @@ from tests.waiting import soon
 Outage = Callable[[], AbstractContextManager[None]]
 
 
-LIGHT = ("sqlite", "redis", "valkey", "redlock", "postgresql", "mysql")
+LIGHT = ("sqlite", "redis", "redlock", "postgresql", "mysql")
 PLACES = [(engine, face) for engine in LIGHT for face in FACES]
 # Three servers are started for each of these tests, so only one face has them.
 PLACES += [("etcd", "async"), ("zookeeper", "sync")]
@@ -93,7 +93,7 @@ def fragile(
         server = request.getfixturevalue(f"{place[0]}_server")()
     else:
         start: RedisFactory = request.getfixturevalue("redis_server")
-        server = start(binary=VALKEY if place[0] == "valkey" else "redis-server")
+        server = start()
 
     @contextmanager
     def frozen() -> Any:

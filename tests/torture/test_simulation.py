@@ -14,7 +14,7 @@ from holdfast.torture.simulate import main, simulate
 
 FIRST_SEED = int(os.environ.get("HOLDFAST_FIRST_SEED", "0"))
 PER_BLOCK = 128
-BLOCKS = 8  # 1,024 schedules; several blocks, so that the workers of a test run share them
+BLOCKS = 5  # 640 schedules; several blocks, so that the workers of a test run share them
 
 HAPPENED = (
     "attempts cancelled",

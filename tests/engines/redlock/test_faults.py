@@ -238,6 +238,9 @@ def _has(node: RedisServer, lease: Any) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "face", ["async"], indirect=True
+)  # it takes long, and the nodes do the work
 async def test_a_rolling_restart_of_nodes_that_forget(
     nodes: RedlockSet, open_cell: OpenCell
 ) -> None:

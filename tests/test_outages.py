@@ -26,10 +26,9 @@ from tests.waiting import soon
 Outage = Callable[[], AbstractContextManager[None]]
 
 
-LIGHT = ("sqlite", "redis", "redlock", "postgresql", "mysql")
-PLACES = [(engine, face) for engine in LIGHT for face in FACES]
-# Three servers are started for each of these tests, so only one face has them.
-PLACES += [("etcd", "async"), ("zookeeper", "sync")]
+PLACES = [(engine, face) for engine in ("sqlite", "redis", "redlock") for face in FACES]
+# Servers that take long to start, and are started for each of these tests: so only one face has them.
+PLACES += [("etcd", "async"), ("zookeeper", "sync"), ("postgresql", "async"), ("mysql", "sync")]
 
 
 @pytest.fixture(params=PLACES, ids="-".join)

@@ -73,6 +73,8 @@ def test_it_can_be_interrupted(sqlite_cli: Cli, tmp_path: Path, signum: signal.S
 def test_no_worker_outlives_a_demo_that_was_killed(sqlite_cli: Cli, tmp_path: Path) -> None:
     started = start_demo(sqlite_cli, tmp_path)
     family = started.family()
+    while "is stopped by us" not in started.line():  # it plays on when all of them are ready
+        pass
     family[0].suspend()  # not even one that is stopped
     started.signal(signal.SIGKILL)
     assert started.wait() == -signal.SIGKILL

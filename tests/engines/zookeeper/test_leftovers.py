@@ -22,6 +22,7 @@ async def as_before(ensemble: Ensemble, before: dict[str, int]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("face", ["sync"], indirect=True)  # the other one is cancelled, below
 async def test_a_thousand_attempts_that_fail(private: Ensemble, open_cell: OpenCell) -> None:
     cell = open_cell(private.url)
     holder, client = cell.client(), cell.client()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 from holdfast.core.backoff import Backoff
@@ -52,6 +53,7 @@ async def _wait(keeper: Keeper, kept: Kept, place: Place, limit: float) -> bool:
     """Sleep in the queue until the ticket is admitted (True) or `limit` has come (False)."""
     io, engine, ticket = keeper.io, keeper.engine, kept.ticket
     backoff = Backoff(0.01, 0.25, io.random)
+    failing_since = math.inf
     keeper.keep(kept)  # waiting tickets are renewed too, or the queue would forget them
     while (now := io.now()) < limit:
         keeper.verify()  # closed while we slept?
@@ -70,10 +72,12 @@ async def _wait(keeper: Keeper, kept: Kept, place: Place, limit: float) -> bool:
                 elif not until <= io.now() < kept.recheck_at:
                     place = Place.GONE  # not known any more
             backoff.reset()
+            failing_since = math.inf
         except EngineError:
-            # The queue survives a short absence of the engine, but no ticket outlives its ttl. What was
-            # under way when that passed does not count: it may be us who was stopped, for long.
-            if now >= kept.deadline:
+            # The queue survives a short absence of the engine, but no ticket outlives its ttl. It counts
+            # from the first failure, not from the last answer: it may be us who was away, for long.
+            failing_since = min(failing_since, io.now())
+            if io.now() - failing_since >= ticket.ttl:
                 raise
             await io.event().wait(min(backoff.next(), max(0.0, limit - io.now())))
             place = Place.GONE

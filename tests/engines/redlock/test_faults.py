@@ -319,7 +319,9 @@ def frozen(some: list[RedisServer]) -> Iterator[None]:
 
 async def _all_vote(cell: Cell, client: Any, nodes: RedlockSet) -> bool:
     name = f"{cell.name}:vote"
-    with suppress(holdfast.QuorumLost):
+    with suppress(
+        holdfast.QuorumLost, holdfast.LeaseLost
+    ):  # the ttl is short, and machines are slow
         lease = await cell.run(lambda: client.lock(name, ttl=0.5).acquire())
         votes = holders(nodes.nodes, name)
         await cell.run(lease.release)

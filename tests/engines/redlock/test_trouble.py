@@ -85,7 +85,9 @@ async def test_scripts_are_forgotten(nodes: RedlockSet, open_cell: OpenCell) -> 
     following = await waiter
     assert following.fence > lease.fence
     await cell.run(following.release)
-    await nothing_left(nodes.nodes, cell.name)
+    # A majority has released; what was told to the others in the very moment may have been refused.
+    assert holders(nodes.nodes, cell.name).count("") >= 3
+    assert await cell.run(lambda: client.lock(cell.name, ttl=600).try_acquire()) is not None
 
 
 async def test_scripts_are_forgotten_by_a_restart(

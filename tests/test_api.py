@@ -15,7 +15,7 @@ import holdfast
 from holdfast import guards
 from holdfast.core.errors import HoldfastError
 from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Mode, Place, Standing, Ticket
+from holdfast.core.ticket import Place, Share, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine
 from holdfast.guards import etcd, http, objects, zookeeper
@@ -23,7 +23,7 @@ from holdfast.io.contract import IO, Event
 from holdfast.primitives.lease import AsyncLost, Lost
 
 SNAPSHOT = Path(__file__).parent / "api.txt"
-FOR_ENGINES = (Engine, IO, Event, Url, Ticket, Standing, Place, Mode, TicketQueue)
+FOR_ENGINES = (Engine, IO, Event, Url, Ticket, Standing, Place, Share, TicketQueue)
 GUARDS = {
     **{name: getattr(guards, name) for name in guards.__all__},
     **{f"etcd.{cls.__name__}": cls for cls in (etcd.EtcdGuard, etcd.AsyncEtcdGuard)},

@@ -21,12 +21,13 @@ from hypothesis.stateful import (
 )
 
 from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Owner, Place, Standing, Ticket
+from holdfast.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
 from holdfast.engines.contract import Engine
 from holdfast.engines.registry import open_engine
 from holdfast.io.blocking import BlockingIO, run
 
 CONTENDERS = st.integers(0, 4)
+SHARES = st.sampled_from([ALONE, ALONE, READING, READING, Share.of(3), Share.of(3, 2), Share.of(2)])
 LIMIT = 2.0
 
 
@@ -44,12 +45,14 @@ class EngineAgainstModel(RuleBasedStateMachine):
         self.fences: dict[int, int] = {}
         self.newest = 0
 
-    def ticket(self, contender: int) -> Ticket:
-        return Ticket(self.name, f"{self.name}-{contender}", 600.0, Owner("host", contender))
+    def ticket(self, contender: int, share: Share = ALONE) -> Ticket:
+        return Ticket(self.name, f"{self.name}-{contender}", 600.0, Owner("host", contender), share)
 
-    @rule(contender=CONTENDERS, if_free=st.booleans())
-    def enter(self, contender: int, if_free: bool) -> None:
-        ticket = self.ticket(contender)
+    @rule(contender=CONTENDERS, if_free=st.booleans(), share=SHARES)
+    def enter(self, contender: int, if_free: bool, share: Share) -> None:
+        if not self.engine.traits.sharing:
+            share = ALONE
+        ticket = self.ticket(contender, share)
         ours = run(self.engine.enter(ticket, if_free=if_free, timeout=LIMIT))
         self.engine.unpark(ticket)
         self.agree(contender, ours, self.model.enter(ticket, self.now, if_free=if_free))
@@ -81,8 +84,10 @@ class EngineAgainstModel(RuleBasedStateMachine):
             return
         ours, _ = self._both()
         theirs = self.model.inspect(self.now, 10)
-        assert [one.owner for one in ours.holders] == [one.owner for one in theirs.holders]
-        assert [one.owner for one in ours.waiters] == [one.owner for one in theirs.waiters]
+        for those, these in ((ours.holders, theirs.holders), (ours.waiters, theirs.waiters)):
+            assert [(one.owner, one.share) for one in those] == [
+                (one.owner, one.share) for one in these
+            ]
         assert (ours.waiting, ours.abandoned) == (theirs.waiting, theirs.abandoned)
         assert run(self.engine.names(self.name, timeout=LIMIT)) == [self.name] * bool(
             theirs.holders

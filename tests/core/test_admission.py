@@ -1,4 +1,4 @@
-"""The one rule: admitted when fewer than `permits` conflicting tickets stand ahead."""
+"""The one rule: a ticket fits beside those who hold if they are of its group and permits are left."""
 
 from __future__ import annotations
 
@@ -6,49 +6,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.admission import admitted, conflicts
-from holdfast.core.ticket import Mode, Owner, Ticket
+from holdfast.core.admission import fits
+from holdfast.core.ticket import ALONE, READING, Share
 
-E, R, W = Mode.EXCLUSIVE, Mode.READ, Mode.WRITE
-
-
-def ticket(mode: Mode = E, permits: int = 1) -> Ticket:
-    return Ticket("name", "id", 1.0, Owner("host", 1), mode, permits)
+SHARES = st.sampled_from([ALONE, READING, Share.of(3), Share.of(3, 2), Share.of(2)])
 
 
 @pytest.mark.parametrize(
-    ("mine", "ahead", "expected"),
-    [(E, E, True), (R, R, False), (R, W, True), (W, R, True), (W, W, True)],
-)
-def test_who_minds_whom(mine: Mode, ahead: Mode, expected: bool) -> None:
-    assert conflicts(ticket(mine), ticket(ahead)) is expected
-
-
-@pytest.mark.parametrize(
-    ("mode", "permits", "ahead", "expected"),
+    ("mine", "holding", "expected"),
     [
-        (E, 1, "", True),
-        (E, 1, "E", False),
-        (E, 3, "EE", True),
-        (E, 3, "EEE", False),
-        (R, 1, "RRRR", True),
-        (R, 1, "RRWR", False),
-        (W, 1, "", True),
-        (W, 1, "R", False),
-        (W, 1, "W", False),
+        (ALONE, [], True),
+        (ALONE, [ALONE], False),
+        (ALONE, [READING], False),
+        (ALONE, [Share.of(9)], False),
+        (READING, [], True),
+        (READING, [READING] * 1000, True),
+        (READING, [ALONE], False),
+        (READING, [Share.of(9)], False),
+        (Share.of(3), [ALONE], False),
+        (Share.of(3), [Share.of(3)] * 2, True),
+        (Share.of(3), [Share.of(3)] * 3, False),
+        (Share.of(3, 2), [Share.of(3)], True),
+        (Share.of(3, 2), [Share.of(3)] * 2, False),
+        (Share.of(3), [Share.of(3, 3)], False),
+        (Share.of(4), [Share.of(3)], False),
     ],
 )
-def test_who_is_admitted(mode: Mode, permits: int, ahead: str, expected: bool) -> None:
-    modes = {"E": E, "R": R, "W": W}
-    others = [ticket(modes[letter]) for letter in ahead]
-    assert admitted(ticket(mode, permits), others) is expected
+def test_who_fits_beside_whom(mine: Share, holding: list[Share], expected: bool) -> None:
+    assert fits(mine, holding) is expected
 
 
-@given(
-    st.lists(st.builds(ticket, st.sampled_from(Mode), st.integers(1, 4)), max_size=8),
-    st.builds(ticket, st.sampled_from(Mode), st.integers(1, 4)),
-)
-def test_fewer_ahead_never_hurts(ahead: list[Ticket], mine: Ticket) -> None:
-    if admitted(mine, ahead):
-        for index in range(len(ahead)):
-            assert admitted(mine, ahead[:index] + ahead[index + 1 :])
+@given(st.lists(SHARES, max_size=8), SHARES)
+def test_fewer_who_hold_never_hurt(asking: list[Share], mine: Share) -> None:
+    holding: list[Share] = []
+    for share in asking:
+        if fits(share, holding):
+            holding.append(share)
+    if fits(mine, holding):
+        for index in range(len(holding)):
+            assert fits(mine, holding[:index] + holding[index + 1 :])

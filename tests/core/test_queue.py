@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Mode, Owner, Place, Standing, Ticket
+from holdfast.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
 
 TTL = 10.0
 
 
-def ticket(id: str, ttl: float = TTL, mode: Mode = Mode.EXCLUSIVE, permits: int = 1) -> Ticket:
-    return Ticket("name", id, ttl, Owner("host", 1, id), mode, permits)
+def ticket(id: str, ttl: float = TTL, share: Share = ALONE) -> Ticket:
+    return Ticket("name", id, ttl, Owner("host", 1, id), share)
 
 
 @pytest.fixture
@@ -186,15 +186,85 @@ def test_evicting_a_holder_admits_the_next(queue: TicketQueue) -> None:
     assert queue.standing("b", 3.0) == Standing(Place.ADMITTED, queue.fence, abandoned=True)
 
 
-def test_a_semaphore_looks_again_when_one_of_those_next_to_it_has_expired(
+def test_who_waits_behind_several_holders_looks_again_when_any_has_expired(
     queue: TicketQueue,
 ) -> None:
     for id, ttl in (("a", 30.0), ("b", 10.0), ("c", 20.0)):
-        queue.enter(ticket(id, ttl=ttl, permits=3), 0.0)
-    waiting = queue.enter(ticket("d", ttl=40.0, permits=3), 0.0)
+        queue.enter(ticket(id, ttl, Share.of(3)), 0.0)
+    waiting = queue.enter(ticket("d", 40.0, Share.of(3)), 0.0)
     assert waiting.recheck == pytest.approx(10.0), "one of the three is enough"
-    behind = queue.enter(ticket("e", permits=3), 0.0)
-    assert behind.recheck == pytest.approx(10.0), "as long as b, c and d live it must wait"
+    behind = queue.enter(ticket("e", TTL, Share.of(3)), 0.0)
+    assert behind.recheck == pytest.approx(40.0), "whoever waits ahead looks after itself"
+
+
+def test_readers_share_and_a_writer_waits_for_all_of_them(queue: TicketQueue) -> None:
+    for id in "ab":
+        assert queue.enter(ticket(id, TTL, READING), 0.0).place is Place.ADMITTED
+    assert queue.enter(ticket("writer"), 1.0).place is Place.WAITING
+    assert queue.enter(ticket("c", TTL, READING), 1.0).place is Place.WAITING, "no overtaking"
+    assert queue.enter(ticket("d", TTL, READING), 1.0, if_free=True).place is Place.REFUSED
+    queue.leave(ticket("a"), 2.0)
+    assert queue.told() == []
+    queue.leave(ticket("b"), 2.0)
+    assert ids(queue.told()) == ["writer"]
+    queue.leave(ticket("writer"), 3.0)
+    assert ids(queue.told()) == ["c"]
+
+
+def test_a_writer_that_gives_up_lets_those_behind_it_in(queue: TicketQueue) -> None:
+    queue.enter(ticket("a", TTL, READING), 0.0)
+    queue.enter(ticket("writer"), 0.0)
+    for id in "bc":
+        queue.enter(ticket(id, TTL, READING), 0.0)
+    queue.leave(ticket("writer"), 1.0)
+    assert ids(queue.told()) == ["b", "c"]
+
+
+def test_permits_are_taken_by_weight_and_nobody_is_overtaken(queue: TicketQueue) -> None:
+    assert queue.enter(ticket("a", TTL, Share.of(3, 2)), 0.0).place is Place.ADMITTED
+    assert queue.enter(ticket("b", TTL, Share.of(3, 2)), 0.0).place is Place.WAITING
+    assert queue.enter(ticket("c", TTL, Share.of(3, 1)), 0.0).place is Place.WAITING
+    queue.leave(ticket("a"), 1.0)
+    assert ids(queue.told()) == ["b", "c"]
+
+
+def test_another_number_of_permits_waits_until_the_others_are_done(queue: TicketQueue) -> None:
+    assert queue.enter(ticket("a", TTL, Share.of(3)), 0.0).place is Place.ADMITTED
+    assert queue.enter(ticket("b", TTL, Share.of(9)), 0.0).place is Place.WAITING
+    assert queue.enter(ticket("c", TTL, Share.of(3)), 0.0).place is Place.WAITING
+    queue.leave(ticket("a"), 1.0)
+    assert ids(queue.told()) == ["b"]
+
+
+def test_one_that_holds_alone_may_go_over_to_a_group_and_never_back(queue: TicketQueue) -> None:
+    queue.enter(ticket("a"), 0.0)
+    queue.enter(ticket("b", TTL, READING), 0.0)
+    assert queue.enter(ticket("a", TTL, READING), 1.0).place is Place.ADMITTED
+    assert ids(queue.told()) == ["b"]
+    queue.enter(ticket("a"), 2.0)
+    assert len(queue.inspect(2.0, 0).holders) == 2
+    assert {one.share for one in queue.inspect(2.0, 0).holders} == {READING}
+    queue.enter(ticket("writer"), 2.0)
+    queue.enter(ticket("writer", TTL, READING), 3.0)
+    assert queue.inspect(3.0, 9).waiters[0].share == ALONE, "one that waits stays what it is"
+
+
+def test_who_shares_neither_abandons_nor_excuses(queue: TicketQueue) -> None:
+    queue.enter(ticket("reader", 1.0, READING), 0.0)
+    assert not queue.enter(ticket("writer", 1.0), 2.0).abandoned, "a reader's end means nothing"
+    assert queue.enter(ticket("a", TTL, READING), 4.0).abandoned, "the writer expired"
+    queue.leave(ticket("a"), 5.0)
+    queue.enter(ticket("b", TTL, READING), 5.0)
+    queue.evict(6.0)
+    assert queue.enter(ticket("c"), 7.0).abandoned, "and no reader has put that right"
+
+
+def test_a_fence_is_lifted_above_what_somebody_has_seen(queue: TicketQueue) -> None:
+    seen = 10**15
+    first = queue.enter(ticket("a")._replace(floor=seen), 1.0)
+    assert first.fence == seen + 1
+    assert queue.enter(ticket("a")._replace(floor=2 * seen), 1.0).fence == first.fence
+    assert queue.enter(ticket("b"), 1.0).fence > first.fence
 
 
 def test_a_mutex_looks_again_when_the_one_ahead_has_expired(queue: TicketQueue) -> None:
@@ -220,12 +290,7 @@ def test_inspecting(queue: TicketQueue) -> None:
 class QueueMachine(RuleBasedStateMachine):
     """Any sequence of requests, of any kind of lock, with time going on in between."""
 
-    KINDS: ClassVar[dict[str, tuple[tuple[Mode, int], ...]]] = {
-        "mutex": ((Mode.EXCLUSIVE, 1),),
-        "semaphore": ((Mode.EXCLUSIVE, 3),),
-        "rwlock": ((Mode.READ, 1), (Mode.WRITE, 1)),
-    }
-    kind = "mutex"
+    SHARES: ClassVar[tuple[Share, ...]] = (ALONE,)
 
     def __init__(self) -> None:
         super().__init__()
@@ -255,11 +320,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(self.queue) == len(self.fences)
 
     def known(self, number: int) -> Ticket:
-        modes = self.KINDS[self.kind]
-        mode, permits = modes[number % len(modes)]
-        return self.tickets.setdefault(
-            str(number), ticket(str(number), 1.0 + number % 5, mode, permits)
-        )
+        share = self.SHARES[number % len(self.SHARES)]
+        return self.tickets.setdefault(str(number), ticket(str(number), 1.0 + number % 5, share))
 
     @rule(number=st.integers(0, 9), if_free=st.booleans())
     def enter(self, number: int, if_free: bool) -> None:
@@ -327,23 +389,28 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_lock_is_kept(self) -> None:
-        modes = [self.tickets[id].mode for id in self.alive() if self.place(id) is Place.ADMITTED]
-        if self.kind == "rwlock":
-            assert modes.count(Mode.WRITE) == 0 or len(modes) == 1
-        else:
-            assert len(modes) <= {"mutex": 1, "semaphore": 3}[self.kind]
+        holding = [self.tickets[id].share for id in self.holders() if id in self.alive()]
+        assert len({share.group for share in holding}) <= 1
+        if holding and not holding[0].group:
+            assert len(holding) == 1
+        assert sum(share.weight for share in holding) <= max([1, *(one.permits for one in holding)])
 
 
 class SemaphoreMachine(QueueMachine):
-    kind = "semaphore"
+    SHARES = (Share.of(3), Share.of(3, 2))
 
 
 class ReadersAndWritersMachine(QueueMachine):
-    kind = "rwlock"
+    SHARES = (READING, READING, ALONE)
+
+
+class AnythingMachine(QueueMachine):
+    SHARES = (READING, ALONE, Share.of(3), Share.of(2))
 
 
 TestMutex = QueueMachine.TestCase
 TestSemaphore = SemaphoreMachine.TestCase
 TestReadersAndWriters = ReadersAndWritersMachine.TestCase
-for case in (TestMutex, TestSemaphore, TestReadersAndWriters):
+TestAnything = AnythingMachine.TestCase
+for case in (TestMutex, TestSemaphore, TestReadersAndWriters, TestAnything):
     case.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

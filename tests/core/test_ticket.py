@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from holdfast.core.ticket import Owner, Place, Standing, Ticket
 
 HOSTS = st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1)
-LABELS = st.text(st.characters(exclude_categories=["Cs"]))
+NOTES = st.text(st.characters(exclude_categories=["Cs"]))
+LABELS = NOTES.filter(lambda text: "\t" not in text)
 
 
-@given(HOSTS, st.integers(0, 2**31), LABELS)
-def test_an_owner_survives_being_stored(host: str, pid: int, label: str) -> None:
-    owner = Owner(host, pid, label)
+@given(HOSTS, st.integers(0, 2**31), LABELS, NOTES)
+def test_an_owner_survives_being_stored(host: str, pid: int, label: str, note: str) -> None:
+    owner = Owner(host, pid, label, note)
     assert Owner.unpack(owner.pack()) == owner
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.core.admission import admitted, conflicts
+from holdfast.core.admission import fits
 from holdfast.core.ticket import Contender, Departure, Inspection, Place, Standing, Ticket
 
 
@@ -19,6 +19,10 @@ class _Entry:
     joined: float
     expires: float
     admitted_at: float | None = None
+
+    @property
+    def held_alone(self) -> bool:
+        return self.admitted_at is not None and not self.ticket.share.group
 
 
 class TicketQueue:
@@ -36,12 +40,14 @@ class TicketQueue:
         self._settle(now, asking=ticket.id)
         entry = self._entries.get(ticket.id)
         if entry is None:
-            others = (other.ticket for other in self._entries.values())
-            if if_free and not admitted(ticket, others):
+            if if_free and not self._free_for(ticket):
                 return Standing(Place.REFUSED)
             # The clock keeps fences growing when a restart has wiped the last one from memory.
-            self.fence = max(self.fence + 1, int(now * 1e6))
+            self.fence = max(self.fence + 1, int(now * 1e6), ticket.floor + 1)
             entry = self._entries[ticket.id] = _Entry(ticket, self.fence, now, now + ticket.ttl)
+        elif entry.admitted_at is None or entry.ticket.share.group:
+            # Only one that holds alone may change its mind, and then share. All else is an old request.
+            ticket = ticket._replace(share=entry.ticket.share)
         entry.ticket = ticket
         # Never sooner than promised before: this may be an old request with a shorter ttl.
         entry.expires = max(entry.expires, now + ticket.ttl)
@@ -57,7 +63,7 @@ class TicketQueue:
         """Take out this very ticket; False if it was not there (any more)."""
         self._settle(now, asking=ticket.id)
         entry = self._entries.pop(ticket.id, None)
-        if entry is not None and entry.admitted_at is not None:
+        if entry is not None and entry.held_alone:
             self.abandoned = departure.abandoned(self.abandoned)
         self._admit(now)
         return entry is not None
@@ -67,8 +73,7 @@ class TicketQueue:
         self._settle(now)
         holders = [id for id, entry in self._entries.items() if entry.admitted_at is not None]
         for id in holders:
-            del self._entries[id]
-        self.abandoned = self.abandoned or bool(holders)
+            self._drop(id)
         self._admit(now)
         return bool(holders)
 
@@ -97,31 +102,43 @@ class TicketQueue:
 
     def _settle(self, now: float, asking: str = "") -> None:
         for id in [id for id, entry in self._entries.items() if entry.expires <= now]:
-            if self._entries.pop(id).admitted_at is not None:
-                self.abandoned = True
+            self._drop(id)
         self._admit(now, asking)
 
+    def _drop(self, id: str) -> None:
+        """Take out a ticket whose owner did not do it. Who shares leaves nothing half done."""
+        self.abandoned = self._entries.pop(id).held_alone or self.abandoned
+
+    def _holding(self) -> list[_Entry]:
+        return [entry for entry in self._entries.values() if entry.admitted_at is not None]
+
+    def _free_for(self, ticket: Ticket) -> bool:
+        holding = self._holding()
+        nobody_waits = len(holding) == len(self._entries)
+        return nobody_waits and fits(ticket.share, [entry.ticket.share for entry in holding])
+
     def _admit(self, now: float, asking: str = "") -> None:
-        ahead: list[Ticket] = []
+        holding = [entry.ticket.share for entry in self._holding()]
         for id, entry in self._entries.items():
             if entry.admitted_at is None:
-                if not admitted(entry.ticket, ahead):
+                if not fits(entry.ticket.share, holding):
                     return  # nobody overtakes one who waits
                 entry.admitted_at = now
+                holding.append(entry.ticket.share)
                 if id != asking:
                     self._told.append(entry.ticket)
-            ahead.append(entry.ticket)
 
     def _standing(self, entry: _Entry, now: float) -> Standing:
         if entry.admitted_at is not None:
             return Standing(Place.ADMITTED, entry.fence, self.abandoned)
         ahead = [other for other in self._entries.values() if other.fence < entry.fence]
-        blocking = [other.expires for other in ahead if conflicts(entry.ticket, other.ticket)]
-        # As long as the last `permits` of these live, it can't be admitted.
-        first = min(blocking[-entry.ticket.permits :])
+        # Who waits right ahead looks after itself as long as it lives; of those who hold, any may go.
+        near = ahead[-1:] if ahead[-1].admitted_at is None else ahead
+        first = min(other.expires for other in near)
         return Standing(Place.WAITING, entry.fence, recheck=max(0.0, first - now))
 
 
 def _seen(entry: _Entry, now: float) -> Contender:
     since = entry.joined if entry.admitted_at is None else entry.admitted_at
-    return Contender(entry.ticket.owner, entry.fence, now - since, entry.expires - now)
+    ticket = entry.ticket
+    return Contender(ticket.owner, entry.fence, now - since, entry.expires - now, ticket.share)

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import math
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import NamedTuple
 
 
-class Mode(Enum):
-    """What a ticket asks for; see `admission` for what each conflicts with."""
+class Share(NamedTuple):
+    """With whom a ticket may hold a name: with others of the same group, as far as the permits reach.
 
-    EXCLUSIVE = "exclusive"
-    READ = "read"
-    WRITE = "write"
+    Those without a group hold alone; `admission` has the rule.
+    """
+
+    group: str = ""
+    weight: int = 1
+    """How many of the group's permits it takes."""
+    permits: int = 1
+    """How many permits the group has in all."""
+
+    @classmethod
+    def of(cls, permits: int, weight: int = 1) -> Share:
+        """A part of a semaphore. Whoever has another number of permits in mind is of another group."""
+        return cls(f"{permits} permits", weight, permits)
+
+
+ALONE = Share()
+"""A mutex, or the writer of a read-write lock."""
+
+READING = Share("read", weight=0)
+"""A reader: there is room for any number."""
 
 
 class Owner(NamedTuple):
@@ -21,19 +38,22 @@ class Owner(NamedTuple):
     host: str
     pid: int
     label: str = ""
+    note: str = ""
+    """What else the others should know, such as the address of a leader."""
 
     def __str__(self) -> str:
         place = f"pid {self.pid} on {self.host}"
         return f"{self.label} ({place})" if self.label else place
 
     def pack(self) -> str:
-        """One line for an engine to store; hosts contain no spaces."""
-        return f"{self.host} {self.pid} {self.label}"
+        """One line for an engine to store; hosts contain no spaces, and labels no tabs."""
+        return f"{self.host} {self.pid} {self.label}" + (f"\t{self.note}" if self.note else "")
 
     @classmethod
     def unpack(cls, text: str) -> Owner:
-        host, pid, label = text.split(" ", 2)
-        return cls(host, int(pid), label)
+        host, pid, rest = text.split(" ", 2)
+        label, _, note = rest.partition("\t")
+        return cls(host, int(pid), label, note)
 
 
 class Ticket(NamedTuple):
@@ -44,8 +64,9 @@ class Ticket(NamedTuple):
     id: str
     ttl: float
     owner: Owner
-    mode: Mode = Mode.EXCLUSIVE
-    permits: int = 1
+    share: Share = ALONE
+    floor: int = 0
+    """A newcomer's fence is to be above this: somebody has seen it, though the engine may have forgotten."""
 
     def __repr__(self) -> str:
         return f"<Ticket for {self.name!r} of {self.owner}>"
@@ -83,9 +104,9 @@ class Standing(NamedTuple):
     place: Place
     fence: int = 0
     abandoned: bool = False
-    """The previous holder did not release: its work may be half done."""
+    """The last one that held alone did not release: its work may be half done."""
     recheck: float = math.inf
-    """Seconds until the one ahead would expire: look again then, if nothing was heard."""
+    """Seconds until one ahead would expire: look again then, if nothing was heard."""
 
 
 class Contender(NamedTuple):
@@ -97,6 +118,7 @@ class Contender(NamedTuple):
     """Seconds since it was admitted (a holder) or joined the queue (a waiter)."""
     expires: float
     """Seconds until it expires unless renewed."""
+    share: Share = ALONE
 
 
 class Inspection(NamedTuple):
@@ -110,4 +132,4 @@ class Inspection(NamedTuple):
     fence: int
     """The newest fence handed out, 0 if none is remembered."""
     abandoned: bool
-    """The last holder that ended did not release."""
+    """The last one that held alone did not release."""

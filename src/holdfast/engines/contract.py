@@ -24,7 +24,7 @@ from typing import Literal
 
 from holdfast.core.durations import DEFAULT_TTL, check_ttl
 from holdfast.core.errors import Unsupported
-from holdfast.core.ticket import Departure, Inspection, Mode, Standing, Ticket
+from holdfast.core.ticket import Departure, Inspection, Standing, Ticket
 
 Guarantee = Literal["efficiency", "correctness"]
 
@@ -42,7 +42,10 @@ class Traits:
     fifo: bool = True
     push: bool = True
     """Whether a waiter is woken by the release itself."""
-    modes: frozenset[Mode] = frozenset({Mode.EXCLUSIVE})
+    sharing: bool = False
+    """Whether tickets of one group can hold together, as readers and the holders of a semaphore do."""
+    lifting: bool = True
+    """Whether a newcomer's fence can be lifted above a given one, or the engine numbers by itself."""
     shared: bool = True
     """Whether two processes that open the same URL meet."""
     unwatched: float = 0.0
@@ -84,8 +87,12 @@ class Engine(ABC):
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         """Join the queue and learn where one stands; if already in it, renew and look again.
 
-        A newcomer gets a fence above all earlier ones of this name. With `if_free` it joins only if
-        it is admitted at once, else the answer is REFUSED. Expired tickets ahead are taken out.
+        A newcomer gets a fence above all earlier ones of this name and, if the engine is `lifting`, above
+        the ticket's floor. With `if_free` it joins only if it is admitted at once, else the answer is
+        REFUSED. Expired tickets ahead are taken out.
+
+        One that is in the queue already gets its owner replaced by the one given. Its share stays as it
+        is, except that one that holds alone may go over to a group: that is how a writer turns reader.
         """
 
     @abstractmethod
@@ -102,7 +109,8 @@ class Engine(ABC):
     ) -> bool:
         """Take out this very ticket, and wake exactly those whom this admits. False: it was not there.
 
-        If it was a holder's, `departure` says whether the next one finds the name abandoned.
+        If it held alone, `departure` says whether the next one finds the name abandoned. Those who share
+        a name leave it as they found it: the end of one, whatever it was, says nothing about the others.
         """
 
     @abstractmethod
@@ -116,6 +124,12 @@ class Engine(ABC):
     def unpark(self, ticket: Ticket) -> None:  # noqa: B027 - many engines keep nothing
         """Drop what `enter` kept for a `park` that will not come. Never blocks."""
 
+    def rouse(self, ticket: Ticket) -> None:  # noqa: B027 - not yet in every engine
+        """Make a `park` of this client come back soon: with None, or an `EngineError` if it must be.
+
+        Called from any thread, never blocks, and does nothing if nobody parks with this ticket.
+        """
+
     @abstractmethod
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         """Who holds and who waits, the first `limit` waiters listed, at one moment."""
@@ -126,7 +140,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def evict(self, name: str, *, timeout: float) -> bool:
-        """Take out the holders whoever they are, and mark them as abandoned. False: there was none."""
+        """Take out all who hold; one that held alone counts as lost. False: there was none."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from holdfast.core.names import matches
 from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Departure, Inspection, Mode, Place, Standing, Ticket
+from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
 from holdfast.io.contract import IO, Event
@@ -53,7 +53,7 @@ class MemoryEngine(Engine):
         guarantee="correctness",
         fencing="a counter and the process's clock; nothing outlives the process",
         clock="the process's own",
-        modes=frozenset(Mode),
+        sharing=True,
         shared=False,
     )
 
@@ -93,6 +93,11 @@ class MemoryEngine(Engine):
 
     def unpark(self, ticket: Ticket) -> None:
         self._store.parked.pop(ticket.id, None)
+
+    def rouse(self, ticket: Ticket) -> None:
+        event = self._store.parked.get(ticket.id)
+        if event is not None:
+            event.set()
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         return self._store.on(name, lambda queue: queue.inspect(self._io.now(), limit))

@@ -253,6 +253,9 @@ class FaultyEngine(Engine):
         news, parked.news = parked.news, None
         return news
 
+    def rouse(self, ticket: Ticket) -> None:
+        self.pushed(ticket, None)
+
     def pushed(self, ticket: Ticket, news: Standing | None) -> None:
         """A wake-up has arrived."""
         parked = self.parked.get(ticket.id)

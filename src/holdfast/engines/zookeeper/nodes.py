@@ -14,9 +14,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from holdfast.core.ticket import Mode, Owner, Ticket
+from holdfast.core.ticket import Owner, Ticket
 
-_LETTERS = {Mode.EXCLUSIVE: "x", Mode.READ: "r", Mode.WRITE: "w"}
 _WRAP = 2**32
 """Sequence numbers are signed and of 32 bits."""
 _is_ticket = re.compile(r"[xrw]\.[0-9a-z]+\.-?[0-9]{9,10}").fullmatch
@@ -38,7 +37,7 @@ def stem(ticket: Ticket) -> str:
     The id is a secret and whoever may look can read a node's name, so it holds only a digest.
     """
     digest = blake2b(ticket.id.encode(), digest_size=16).hexdigest()
-    return f"{_LETTERS[ticket.mode]}.{digest}."
+    return f"x.{digest}."
 
 
 def sequence(node: str) -> int:

@@ -97,12 +97,22 @@ class Session:
         return result if self._sync else await result
 
     async def do_acquire(
-        self, name: str, ttl: float | None = None, timeout: float | None = None
+        self,
+        name: str,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        kind: str = "lock",
     ) -> Any:
         def told(_: object) -> None:
             self._told += 1
 
-        lock = self._client.lock(name, ttl=ttl, on_lost=told)
+        match kind.split():
+            case ["read"]:
+                lock = self._client.rwlock(name, ttl=ttl, on_lost=told).read()
+            case ["permits", number]:
+                lock = self._client.semaphore(name, int(number), ttl=ttl, on_lost=told)
+            case _:
+                lock = self._client.lock(name, ttl=ttl, on_lost=told)
         self._lease = await self._await(lambda: lock.acquire(timeout))
         return self._facts()
 

@@ -18,6 +18,7 @@ from holdfast.core.ticket import Contender, Inspection, Owner
 from holdfast.engines.contract import Traits
 from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, Lock
+from holdfast.primitives.rwlock import ReadWriteLock
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "LockTimeout",
     "Owner",
     "QuorumLost",
+    "ReadWriteLock",
     "StaleFence",
     "Traits",
     "UnsafeEngine",

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from holdfast.core.errors import UnsafeEngine
+from holdfast.core.errors import UnsafeEngine, Unsupported
 from holdfast.core.names import check_name
-from holdfast.core.ticket import Inspection, Owner
-from holdfast.engines.contract import Guarantee, Traits
+from holdfast.core.ticket import ALONE, Inspection, Owner, Share
+from holdfast.engines.contract import NO_SHARING, Guarantee, Traits
 from holdfast.engines.registry import open_engine
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO, run
@@ -20,6 +20,7 @@ from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
 from holdfast.primitives.locked import AsyncDecorator, Decorator, async_locked, locked
+from holdfast.primitives.rwlock import ReadWriteLock
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ class _BaseClient(Generic[K]):
         reentrant: bool,
         on_lost: Any,
         purpose: Guarantee | None,
-        guard: Any,
+        *,
+        guard: Any = None,
+        share: Share = ALONE,
     ) -> K:
         if purpose is not None:
             self._allow(purpose)
@@ -91,7 +94,30 @@ class _BaseClient(Generic[K]):
             reentrant=reentrant,
             on_lost=on_lost,
             guard=guard,
+            share=share,
         )
+
+    def _rwlock(self, name: str, guard: Any, *options: Any) -> ReadWriteLock[K]:
+        self._share()
+
+        def make(share: Share) -> K:
+            # Readers don't write, and they may come to the storage in another order than their fences.
+            return self._lock(name, *options, guard=None if share.group else guard, share=share)
+
+        return ReadWriteLock(make(ALONE).name, make)
+
+    def _semaphore(self, name: str, permits: int, weight: int, *options: Any) -> K:
+        self._share()
+        for what, number in (("permits", permits), ("weight", weight)):
+            if type(number) is not int or not 0 < number < 2**31:
+                raise ValueError(f"{what} must be a whole number, one or more, not {number!r}")
+        if weight > permits:
+            raise ValueError(f"weight is {weight}, but there are only {permits} permits")
+        return self._lock(name, *options, share=Share.of(permits, weight))
+
+    def _share(self) -> None:
+        if not self.traits.sharing:
+            raise Unsupported(NO_SHARING)
 
     async def _inspect(self, name: str, limit: int) -> Inspection:
         self._io.verify()
@@ -159,7 +185,39 @@ class Client(_BaseClient[Lock]):
         """A lock on a name; nothing is sent yet. `ttl`: how long a lease lives unless renewed.
         `timeout`: how long to wait in a `with`. `on_lost` is called with the lease when it is lost.
         `guard` refuses older holders before you have the lease: what you then read stays true."""
-        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard)
+        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard=guard)
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        reentrant: bool = False,
+        on_lost: Callable[[Lease], Any] | None = None,
+        purpose: Guarantee | None = None,
+        guard: Barrier | None = None,
+    ) -> ReadWriteLock[Lock]:
+        """A read-write lock: `rwlock(name).read()` and `.write()` are locks with these options. The
+        guard is for those who write."""
+        return self._rwlock(name, guard, ttl, timeout, label, reentrant, on_lost, purpose)
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int,
+        *,
+        weight: int = 1,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[Lease], Any] | None = None,
+        purpose: Guarantee | None = None,
+    ) -> Lock:
+        """A lock that as many hold together as there are permits; `weight` is how many of them each
+        lease of this one takes."""
+        return self._semaphore(name, permits, weight, ttl, timeout, label, False, on_lost, purpose)
 
     def locked(self, name: str, **options: Any) -> Decorator:
         """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
@@ -224,7 +282,39 @@ class AsyncClient(_BaseClient[AsyncLock]):
     ) -> AsyncLock:
         """A lock on a name; nothing is sent yet. `on_lost="cancel"` cancels the `async with` body
         when the lease is lost, and turns that cancellation into `LeaseLost`."""
-        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard)
+        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard=guard)
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        reentrant: bool = False,
+        on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None = None,
+        purpose: Guarantee | None = None,
+        guard: AsyncBarrier | None = None,
+    ) -> ReadWriteLock[AsyncLock]:
+        """A read-write lock: `rwlock(name).read()` and `.write()` are locks with these options. The
+        guard is for those who write."""
+        return self._rwlock(name, guard, ttl, timeout, label, reentrant, on_lost, purpose)
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int,
+        *,
+        weight: int = 1,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None = None,
+        purpose: Guarantee | None = None,
+    ) -> AsyncLock:
+        """A lock that as many hold together as there are permits; `weight` is how many of them each
+        lease of this one takes."""
+        return self._semaphore(name, permits, weight, ttl, timeout, label, False, on_lost, purpose)
 
     def locked(self, name: str, **options: Any) -> AsyncDecorator:
         """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""

@@ -26,6 +26,11 @@ from holdfast.core.durations import DEFAULT_TTL, check_ttl
 from holdfast.core.errors import Unsupported
 from holdfast.core.ticket import Departure, Inspection, Standing, Ticket
 
+NO_SHARING = (
+    "this engine has the mutex only. Read-write locks and semaphores need one that keeps a queue: "
+    "sqlite://, redis://, etcd://, zookeeper://, postgresql:// or mysql://"
+)
+
 Guarantee = Literal["efficiency", "correctness"]
 
 

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from typing import Any
 
-from holdfast.core.errors import EngineError, LeaseLost
+from holdfast.core.errors import EngineError, LeaseLost, Unsupported
 from holdfast.core.lease import LeaseState
-from holdfast.core.ticket import Owner
+from holdfast.core.ticket import READING, Owner
+from holdfast.engines.contract import NO_SHARING
 from holdfast.io.blocking import run
 from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.kept import EVICTED, EXPIRED, RELEASED, Kept
@@ -111,6 +112,32 @@ class BaseLease:
             keeper.lose(kept, reason)
         self.check()
 
+    async def _downgrade(self) -> None:
+        self.check()
+        keeper, kept = self._keeper, self._kept
+        if not keeper.engine.traits.sharing:
+            raise Unsupported(NO_SHARING, name=self.name)
+        if kept.ticket.share.group:
+            raise ValueError(
+                f"the lease on {self.name!r} shares it already: only a writer turns reader"
+            )
+        ticket = kept.ticket._replace(share=READING)
+        sent = keeper.io.now()
+        # Entering again is how a ticket changes. Should it be gone, it has joined anew and is lost.
+        kept.unanswered += 1
+        try:
+            standing = await keeper.engine.enter(ticket, if_free=False, timeout=REQUEST_TIMEOUT)
+        except EngineError as error:
+            kept.unanswered -= error.outcome == "not applied"
+            raise
+        kept.unanswered -= 1
+        reason = kept.learn(standing, sent, keeper.io.now())
+        if reason is not None:
+            keeper.lose(kept, reason)
+        else:
+            keeper.turn(kept, READING)
+        self.check()
+
     async def _release(self) -> None:
         keeper, kept = self._keeper, self._kept
         keeper.io.verify()
@@ -208,6 +235,10 @@ class Lease(BaseLease):
         """Renew now, if asked with another ttl from now on; raises `LeaseLost` if it is too late."""
         run(self._renew(ttl))
 
+    def downgrade(self) -> None:
+        """Turn a write lease into a read lease: other readers come in, and no writer in between."""
+        run(self._downgrade())
+
     def release(self) -> None:
         """Give the lock back. `LeaseLost` if it was lost before; a second release does nothing."""
         run(self._release())
@@ -237,6 +268,10 @@ class AsyncLease(BaseLease):
     async def renew(self, ttl: float | None = None) -> None:
         """Renew now, if asked with another ttl from now on; raises `LeaseLost` if it is too late."""
         await self._renew(ttl)
+
+    async def downgrade(self) -> None:
+        """Turn a write lease into a read lease: other readers come in, and no writer in between."""
+        await self._downgrade()
 
     async def release(self) -> None:
         """Give the lock back. `LeaseLost` if it was lost before; a second release does nothing."""

@@ -1,16 +1,17 @@
-"""The mutex: one holder at a time, in order of arrival."""
+"""Locks: one holder at a time, or several that share, in order of arrival."""
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from holdfast.core.durations import check_timeout
-from holdfast.core.errors import EngineError, LockTimeout, Unsupported, WouldDeadlock
-from holdfast.core.ticket import Owner, Ticket
+from holdfast.core.errors import EngineError, LockTimeout, StaleFence, Unsupported, WouldDeadlock
+from holdfast.core.ticket import ALONE, READING, Inspection, Owner, Share, Ticket
 from holdfast.io.blocking import run
 from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.kept import WITHDRAWN, Kept
@@ -19,6 +20,8 @@ from holdfast.primitives.waiting import LEAST_TIMEOUT, new_id, obtain
 
 if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
     from holdfast.guards.stamp import AsyncBarrier, Barrier
+
+log = logging.getLogger("holdfast")
 
 L = TypeVar("L", bound=BaseLease)
 Undo = Callable[[], None]
@@ -51,6 +54,7 @@ class BaseLock(Generic[L]):
         reentrant: bool,
         on_lost: Callable[[L], Any] | Literal["cancel"] | None,
         guard: Barrier | AsyncBarrier | None = None,
+        share: Share = ALONE,
     ) -> None:
         self._open: list[L] = []
         """The leases of the `with` blocks that are open now, of all who share this object."""
@@ -65,6 +69,7 @@ class BaseLock(Generic[L]):
         if guard is not None:
             _check_guard(guard, self._awaits_guard)
         self.name = name
+        self._share = share
         self._guard: Any = guard
         self._keeper = keeper
         self._ttl = ttl
@@ -88,19 +93,67 @@ class BaseLock(Generic[L]):
         keeper.verify()
         caller = keeper.io.caller()
         held = keeper.held_by(self.name, caller)
-        if held is not None and self._reentrant:
+        if held is not None and self._reentrant and held.ticket.share in (ALONE, self._share):
             undo.append(partial(setattr, held, "depth", held.depth))
             held.depth += 1
             return held
-        if held is not None and waits:
-            raise WouldDeadlock(
-                f"{self.name!r} is already held by this very thread or task, so waiting for it would "
-                "never end: pass the lease along, or use lock(…, reentrant=True)",
+        if held is not None and waits and not self._has_room_beside(held.ticket.share):
+            raise self._would_deadlock(held.ticket.share)
+        return await self._join(caller, timeout, undo)
+
+    async def _join(
+        self, caller: object, timeout: float, undo: list[Undo], *, floor: int = 0
+    ) -> Kept | None:
+        keeper = self._keeper
+        ticket = Ticket(self.name, new_id(), self._ttl, self._owner, self._share, floor)
+        kept = Kept(ticket, caller)
+        undo.append(partial(keeper.give_up, kept, WITHDRAWN))
+        delayed = self._compare_permits if self._share.permits > 1 else None
+        return kept if await obtain(keeper, kept, timeout, delayed) else None
+
+    def _has_room_beside(self, held: Share) -> bool:
+        """Whether one caller may take another of the permits of which it has some."""
+        return self._share.permits > 1 and held.group == self._share.group
+
+    def _would_deadlock(self, held: Share) -> WouldDeadlock:
+        if held == READING and self._share == ALONE:
+            return WouldDeadlock(
+                f"this very thread or task reads {self.name!r}, and a reader can't turn writer: two that "
+                "try it wait for each other for ever. Release the read lease first, or begin with "
+                "write() and use lease.downgrade() when the writing is done",
                 name=self.name,
             )
-        kept = Kept(Ticket(self.name, new_id(), self._ttl, self._owner), caller)
-        undo.append(partial(keeper.give_up, kept, WITHDRAWN))
-        return kept if await obtain(keeper, kept, timeout) else None
+        return WouldDeadlock(
+            f"{self.name!r} is already held by this very thread or task, so waiting for it would "
+            "never end: pass the lease along, or use reentrant=True",
+            name=self.name,
+        )
+
+    async def _heal(self, lease: L, stale: StaleFence, undo: list[Undo]) -> Kept:
+        """Take the lock again, above the newest fence that the storage has seen.
+
+        We hold the lock, so nobody can have a newer fence unless the engine has forgotten its count.
+        """
+        lease.check()
+        if stale.newest < lease.fence:
+            raise stale
+        if not self._keeper.engine.traits.lifting:
+            stale.add_note(
+                "The lock is held, so the engine has forgotten fences that it gave before, and it "
+                "numbers by itself: see its page on what to do after a backup was restored."
+            )
+            raise stale
+        log.warning(
+            "the engine gave fence %d for %r, and the storage has seen %d: taking it again above that",
+            lease.fence,
+            self.name,
+            stale.newest,
+        )
+        await lease._release()
+        kept = await self._join(lease._kept.caller, self._timeout, undo, floor=stale.newest)
+        if kept is None:
+            raise await self._timed_out(self._timeout)
+        return kept
 
     def _watched(self, lease: L) -> L:
         if callable(self._on_lost) and lease._kept.depth == 1:
@@ -125,12 +178,30 @@ class BaseLock(Generic[L]):
             return LockTimeout(waited, name=self.name)
         if not seen.holders:
             return LockTimeout(f"{waited}: it changed hands in the meantime", name=self.name)
-        holder = seen.holders[0]
+        holder, *others = seen.holders
+        more = f" and {len(others)} more" if others else ""
         ahead = f", {seen.waiting} waiting" if seen.waiting else ""
         return LockTimeout(
-            f"{waited}: held by {holder.owner} for {holder.since:.1f} s (fence {holder.fence}{ahead})",
+            f"{waited}: held by {holder.owner}{more} for {holder.since:.1f} s "
+            f"(fence {holder.fence}{ahead}){self._disagreement(seen)}",
             name=self.name,
             holder=holder,
+        )
+
+    async def _compare_permits(self) -> None:
+        """Say so, if those ahead have another number of permits in mind: we wait until they are done."""
+        with suppress(EngineError):
+            seen = await self._keeper.engine.inspect(self.name, limit=0, timeout=LEAST_TIMEOUT)
+            if disagreement := self._disagreement(seen):
+                log.warning("%r%s", self.name, disagreement)
+
+    def _disagreement(self, seen: Inspection) -> str:
+        theirs = seen.holders[0].share if seen.holders else self._share
+        if theirs.group == self._share.group or 1 in (theirs.permits, self._share.permits):
+            return ""
+        return (
+            f": they use it with {theirs.permits} permits, and we with {self._share.permits}. "
+            "These don't hold it together: who comes later waits until the others are done"
         )
 
     def _entered(self, lease: L, undo: list[Undo]) -> L:
@@ -168,7 +239,7 @@ class Lock(BaseLock[Lease]):
         undo: list[Undo] = []
         try:
             kept = run(self._acquire(timeout, undo))
-            return self._barred(self._watched(Lease(self._keeper, kept)))
+            return self._barred(self._watched(Lease(self._keeper, kept)), undo)
         except BaseException:
             _undo(undo)
             raise
@@ -180,7 +251,7 @@ class Lock(BaseLock[Lease]):
             kept = run(self._obtain(0.0, undo, waits=False))
             if kept is None:
                 return None
-            return self._barred(self._watched(Lease(self._keeper, kept)))
+            return self._barred(self._watched(Lease(self._keeper, kept)), undo)
         except BaseException:
             _undo(undo)
             raise
@@ -189,15 +260,19 @@ class Lock(BaseLock[Lease]):
         undo: list[Undo] = []
         try:
             kept = run(self._acquire(DEFAULT, undo))
-            lease = self._barred(self._watched(Lease(self._keeper, kept)))
+            lease = self._barred(self._watched(Lease(self._keeper, kept)), undo)
             return self._entered(lease, undo)
         except BaseException:
             _undo(undo)
             raise
 
-    def _barred(self, lease: Lease) -> Lease:
+    def _barred(self, lease: Lease, undo: list[Undo]) -> Lease:
         if self._wants_barrier(lease):
-            self._guard.raise_fence(lease)
+            try:
+                self._guard.raise_fence(lease)
+            except StaleFence as stale:
+                lease = self._watched(Lease(self._keeper, run(self._heal(lease, stale, undo))))
+                self._guard.raise_fence(lease)
             lease.check()  # it may have taken long
         return lease
 
@@ -240,7 +315,11 @@ class AsyncLock(BaseLock[AsyncLease]):
     async def _barred(self, lease: AsyncLease) -> AsyncLease:
         if self._wants_barrier(lease):
             try:
-                await self._guard.raise_fence(lease)
+                try:
+                    await self._guard.raise_fence(lease)
+                except StaleFence as stale:
+                    lease = self._lease(await self._heal(lease, stale, []))
+                    await self._guard.raise_fence(lease)
                 lease.check()  # it may have taken long
             except BaseException:
                 self._keeper.give_up(lease._kept, WITHDRAWN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Awaitable, Callable
 
 from holdfast.core.backoff import Backoff
 from holdfast.core.errors import EngineError
@@ -21,8 +22,16 @@ def new_id() -> str:
     return os.urandom(16).hex()
 
 
-async def obtain(keeper: Keeper, kept: Kept, timeout: float) -> bool:
-    """Hold a lease within `timeout` seconds; if not, and on any error, nothing stays behind."""
+async def obtain(
+    keeper: Keeper,
+    kept: Kept,
+    timeout: float,
+    delayed: Callable[[], Awaitable[None]] | None = None,
+) -> bool:
+    """Hold a lease within `timeout` seconds; if not, and on any error, nothing stays behind.
+
+    `delayed` is called once if it has to wait.
+    """
     io, ticket = keeper.io, kept.ticket
     limit = io.now() + timeout
     try:
@@ -32,9 +41,12 @@ async def obtain(keeper: Keeper, kept: Kept, timeout: float) -> bool:
                 keeper.sweeper.doom(kept)
             kept.reason = WITHDRAWN
             return False
-        if not _holds(kept, io.now()) and not await _wait(keeper, kept, place, limit):
-            await _withdraw(keeper, kept, LEAST_TIMEOUT)
-            return False
+        if not _holds(kept, io.now()):
+            if delayed is not None:
+                await delayed()
+            if not await _wait(keeper, kept, place, limit):
+                await _withdraw(keeper, kept, LEAST_TIMEOUT)
+                return False
         keeper.verify()  # closed while we waited?
         keeper.engine.unpark(ticket)
         kept.admitted = True

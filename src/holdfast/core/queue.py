@@ -34,6 +34,7 @@ class TicketQueue:
         self.abandoned = False
         self._entries: dict[str, _Entry] = {}  # in order of arrival, which is order of fence
         self._told: list[Ticket] = []
+        self._noted = "", 0.0
 
     def enter(self, ticket: Ticket, now: float, *, if_free: bool = False) -> Standing:
         """Join, or look again and renew if already there: the id makes a repeat harmless."""
@@ -86,6 +87,19 @@ class TicketQueue:
         return Inspection(
             self.name, holders, waiters[:limit], len(waiters), self.fence, self.abandoned
         )
+
+    def remember(self, ticket: Ticket, text: str, keep: float, now: float) -> bool:
+        """Note something down, if this very ticket holds."""
+        self._settle(now)
+        if self.standing(ticket.id, now).place is not Place.ADMITTED:
+            return False
+        self._noted = text, now + keep
+        return True
+
+    def recall(self, now: float) -> str | None:
+        """What was noted down, unless its time is up."""
+        text, until = self._noted
+        return text if now < until else None
 
     def told(self) -> list[Ticket]:
         """The tickets that others' actions have admitted since the last call: wake exactly these."""

@@ -24,7 +24,7 @@ from typing import Literal
 
 from holdfast.core.durations import DEFAULT_TTL, check_ttl
 from holdfast.core.errors import Unsupported
-from holdfast.core.ticket import Departure, Inspection, Standing, Ticket
+from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 
 NO_SHARING = (
     "this engine has the mutex only. Read-write locks and semaphores need one that keeps a queue: "
@@ -49,6 +49,8 @@ class Traits:
     """Whether a waiter is woken by the release itself."""
     sharing: bool = False
     """Whether tickets of one group can hold together, as readers and the holders of a semaphore do."""
+    notes: bool = False
+    """Whether it can note something down for a name that outlives those who hold it."""
     lifting: bool = True
     """Whether a newcomer's fence can be lifted above a given one, or the engine numbers by itself."""
     shared: bool = True
@@ -100,6 +102,18 @@ class Engine(ABC):
         is, except that one that holds alone may go over to a group: that is how a writer turns reader.
         """
 
+    async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
+        """Join several queues, each as with `if_free`, in one round trip if the engine can.
+
+        From the first that is REFUSED on, the rest may be REFUSED without having been asked for.
+        """
+        standings: list[Standing] = []
+        for ticket in tickets:
+            standings.append(await self.enter(ticket, if_free=True, timeout=timeout))
+            if standings[-1].place is Place.REFUSED:
+                break
+        return standings + [Standing(Place.REFUSED)] * (len(tickets) - len(standings))
+
     @abstractmethod
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
         """Extend many tickets, holding or waiting, in one round trip; GONE for one that is not there,
@@ -134,6 +148,17 @@ class Engine(ABC):
 
         Called from any thread, never blocks, and does nothing if nobody parks with this ticket.
         """
+
+    async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
+        """Note something down for a name, for so many seconds by the engine's clock; replaces what was there.
+
+        Only if this ticket holds the name at that moment, else False and nothing is changed.
+        """
+        raise NotImplementedError
+
+    async def recall(self, name: str, *, timeout: float) -> str | None:
+        """What was noted down for a name, unless its time is up."""
+        raise NotImplementedError
 
     @abstractmethod
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:

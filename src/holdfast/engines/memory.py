@@ -54,6 +54,7 @@ class MemoryEngine(Engine):
         fencing="a counter and the process's clock; nothing outlives the process",
         clock="the process's own",
         sharing=True,
+        notes=True,
         shared=False,
     )
 
@@ -98,6 +99,14 @@ class MemoryEngine(Engine):
         event = self._store.parked.get(ticket.id)
         if event is not None:
             event.set()
+
+    async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
+        return self._store.on(
+            ticket.name, lambda queue: queue.remember(ticket, text, keep, self._io.now())
+        )
+
+    async def recall(self, name: str, *, timeout: float) -> str | None:
+        return self._store.on(name, lambda queue: queue.recall(self._io.now()))
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         return self._store.on(name, lambda queue: queue.inspect(self._io.now(), limit))

@@ -19,13 +19,16 @@ from holdfast.engines.contract import Traits
 from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, Lock
 from holdfast.primitives.rwlock import ReadWriteLock
+from holdfast.primitives.several import AsyncLeases, AsyncLockAll, Leases, LockAll
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
     "AsyncLease",
+    "AsyncLeases",
     "AsyncLock",
+    "AsyncLockAll",
     "Client",
     "Contender",
     "EngineError",
@@ -34,7 +37,9 @@ __all__ = [
     "Lease",
     "LeaseLost",
     "LeaseState",
+    "Leases",
     "Lock",
+    "LockAll",
     "LockTimeout",
     "Owner",
     "QuorumLost",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -21,6 +21,7 @@ from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
 from holdfast.primitives.locked import AsyncDecorator, Decorator, async_locked, locked
 from holdfast.primitives.rwlock import ReadWriteLock
+from holdfast.primitives.several import AsyncLockAll, LockAll
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
 if TYPE_CHECKING:
@@ -114,6 +115,16 @@ class _BaseClient(Generic[K]):
         if weight > permits:
             raise ValueError(f"weight is {weight}, but there are only {permits} permits")
         return self._lock(name, *options, share=Share.of(permits, weight))
+
+    def _each(self, names: Iterable[str], *options: Any) -> list[K]:
+        if isinstance(names, str):
+            raise TypeError("lock_all takes several names: for one there is lock()")
+        locks = [self._lock(name, *options) for name in names]
+        if not locks:
+            raise ValueError("lock_all needs at least one name")
+        if len({lock.name for lock in locks}) < len(locks):
+            raise ValueError("lock_all needs each name once: nobody can hold a lock twice")
+        return locks
 
     def _share(self) -> None:
         if not self.traits.sharing:
@@ -219,6 +230,21 @@ class Client(_BaseClient[Lock]):
         lease of this one takes."""
         return self._semaphore(name, permits, weight, ttl, timeout, label, False, on_lost, purpose)
 
+    def lock_all(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[Lease], Any] | None = None,
+        purpose: Guarantee | None = None,
+    ) -> LockAll:
+        """Several locks at once, all or nothing, taken in one order by everyone who does it this way.
+        `timeout` is for all of them together."""
+        locks = self._each(names, ttl, timeout, label, False, on_lost, purpose)
+        return LockAll(locks, timeout)
+
     def locked(self, name: str, **options: Any) -> Decorator:
         """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
 
@@ -315,6 +341,21 @@ class AsyncClient(_BaseClient[AsyncLock]):
         """A lock that as many hold together as there are permits; `weight` is how many of them each
         lease of this one takes."""
         return self._semaphore(name, permits, weight, ttl, timeout, label, False, on_lost, purpose)
+
+    def lock_all(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None = None,
+        purpose: Guarantee | None = None,
+    ) -> AsyncLockAll:
+        """Several locks at once, all or nothing, taken in one order by everyone who does it this way.
+        `timeout` is for all of them together."""
+        locks = self._each(names, ttl, timeout, label, False, on_lost, purpose)
+        return AsyncLockAll(locks, timeout)
 
     def locked(self, name: str, **options: Any) -> AsyncDecorator:
         """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""

@@ -97,33 +97,36 @@ class BaseLock(Generic[L]):
             undo.append(partial(setattr, held, "depth", held.depth))
             held.depth += 1
             return held
-        if held is not None and waits and not self._has_room_beside(held.ticket.share):
-            raise self._would_deadlock(held.ticket.share)
+        if held is not None and waits:
+            self._refuse_to_wait_for(held.ticket.share)
         return await self._join(caller, timeout, undo)
 
     async def _join(
         self, caller: object, timeout: float, undo: list[Undo], *, floor: int = 0
     ) -> Kept | None:
-        keeper = self._keeper
+        kept = self._new(caller, undo, floor)
+        delayed = self._compare_permits if self._share.permits > 1 else None
+        return kept if await obtain(self._keeper, kept, timeout, delayed) else None
+
+    def _new(self, caller: object, undo: list[Undo], floor: int = 0) -> Kept:
+        """A ticket of which nobody has heard yet."""
         ticket = Ticket(self.name, new_id(), self._ttl, self._owner, self._share, floor)
         kept = Kept(ticket, caller)
-        undo.append(partial(keeper.give_up, kept, WITHDRAWN))
-        delayed = self._compare_permits if self._share.permits > 1 else None
-        return kept if await obtain(keeper, kept, timeout, delayed) else None
+        undo.append(partial(self._keeper.give_up, kept, WITHDRAWN))
+        return kept
 
-    def _has_room_beside(self, held: Share) -> bool:
-        """Whether one caller may take another of the permits of which it has some."""
-        return self._share.permits > 1 and held.group == self._share.group
-
-    def _would_deadlock(self, held: Share) -> WouldDeadlock:
+    def _refuse_to_wait_for(self, held: Share) -> None:
+        """Raise, for the caller has it itself; but of a semaphore one may take several permits."""
+        if self._share.permits > 1 and held.group == self._share.group:
+            return
         if held == READING and self._share == ALONE:
-            return WouldDeadlock(
+            raise WouldDeadlock(
                 f"this very thread or task reads {self.name!r}, and a reader can't turn writer: two that "
                 "try it wait for each other for ever. Release the read lease first, or begin with "
                 "write() and use lease.downgrade() when the writing is done",
                 name=self.name,
             )
-        return WouldDeadlock(
+        raise WouldDeadlock(
             f"{self.name!r} is already held by this very thread or task, so waiting for it would "
             "never end: pass the lease along, or use reentrant=True",
             name=self.name,
@@ -241,7 +244,7 @@ class Lock(BaseLock[Lease]):
             kept = run(self._acquire(timeout, undo))
             return self._barred(self._watched(Lease(self._keeper, kept)), undo)
         except BaseException:
-            _undo(undo)
+            undo_all(undo)
             raise
 
     def try_acquire(self) -> Lease | None:
@@ -253,7 +256,7 @@ class Lock(BaseLock[Lease]):
                 return None
             return self._barred(self._watched(Lease(self._keeper, kept)), undo)
         except BaseException:
-            _undo(undo)
+            undo_all(undo)
             raise
 
     def __enter__(self) -> Lease:
@@ -263,7 +266,7 @@ class Lock(BaseLock[Lease]):
             lease = self._barred(self._watched(Lease(self._keeper, kept)), undo)
             return self._entered(lease, undo)
         except BaseException:
-            _undo(undo)
+            undo_all(undo)
             raise
 
     def _barred(self, lease: Lease, undo: list[Undo]) -> Lease:
@@ -355,6 +358,7 @@ def _check_guard(guard: Any, awaits: bool) -> None:
         )
 
 
-def _undo(undo: list[Undo]) -> None:
+def undo_all(undo: list[Undo]) -> None:
+    """Undo what was done, the last thing first."""
     while undo:
         undo.pop()()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from holdfast.core.backoff import Backoff
 from holdfast.core.errors import EngineError
@@ -45,7 +46,7 @@ async def obtain(
             if delayed is not None:
                 await delayed()
             if not await _wait(keeper, kept, place, limit):
-                await _withdraw(keeper, kept, LEAST_TIMEOUT)
+                await withdraw(keeper, kept, LEAST_TIMEOUT)
                 return False
         keeper.verify()  # closed while we waited?
         keeper.engine.unpark(ticket)
@@ -53,12 +54,47 @@ async def obtain(
         kept.answered = io.now()  # what was asked before may still be answered "waiting"
         keeper.keep(kept)
     except EngineError:
-        await _withdraw(keeper, kept, 0.0)  # it does not answer: don't let the caller wait for that
+        await withdraw(keeper, kept, 0.0)  # it does not answer: don't let the caller wait for that
         raise
     except BaseException:  # also a cancellation or a KeyboardInterrupt: the ticket may have arrived
-        await _withdraw(keeper, kept, REQUEST_TIMEOUT)
+        await withdraw(keeper, kept, REQUEST_TIMEOUT)
         raise
     return True
+
+
+async def obtain_free(keeper: Keeper, wanted: Sequence[Kept]) -> int:
+    """Hold those that are free, up to the first that is not, and say how many. It gives up the others."""
+    io = keeper.io
+    tickets = [kept.ticket for kept in wanted]
+    until = io.now() + REQUEST_TIMEOUT
+    try:
+        sent = _asking(keeper, wanted)
+        standings = await keeper.engine.enter_free(tickets, timeout=REQUEST_TIMEOUT)
+    except EngineError:  # once more, as in `_look`; which of them were applied is not known
+        sent = _asking(keeper, wanted)
+        if sent >= until:
+            raise
+        standings = await keeper.engine.enter_free(tickets, timeout=until - sent)
+    for kept, standing in zip(wanted, standings, strict=True):
+        kept.unanswered -= 1
+        kept.learn(standing, sent, io.now())
+    now = io.now()
+    free = list(itertools.takewhile(lambda kept: _holds(kept, now), wanted))
+    for kept in free:
+        kept.admitted, kept.answered = True, now
+        keeper.keep(kept)
+    for kept in wanted[len(free) :]:
+        if kept.unanswered or kept.place is Place.ADMITTED:
+            await withdraw(keeper, kept, LEAST_TIMEOUT)
+        else:
+            kept.reason = WITHDRAWN
+    return len(free)
+
+
+def _asking(keeper: Keeper, wanted: Sequence[Kept]) -> float:
+    for kept in wanted:
+        kept.unanswered += 1
+    return keeper.io.now()
 
 
 async def _wait(keeper: Keeper, kept: Kept, place: Place, limit: float) -> bool:
@@ -130,7 +166,8 @@ def _holds(kept: Kept, now: float) -> bool:
     return kept.place is Place.ADMITTED and now < kept.deadline
 
 
-async def _withdraw(keeper: Keeper, kept: Kept, patience: float) -> None:
+async def withdraw(keeper: Keeper, kept: Kept, patience: float) -> None:
+    """Give up a ticket under which nobody has worked; waits so long for the engine to confirm it."""
     kept.reason = WITHDRAWN
     keeper.forget(kept)
     keeper.engine.unpark(kept.ticket)

@@ -16,6 +16,7 @@ from holdfast.core.errors import (
 from holdfast.core.lease import LeaseState
 from holdfast.core.ticket import Contender, Inspection, Owner
 from holdfast.engines.contract import Traits
+from holdfast.primitives.election import AsyncElection, Election, Leader
 from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, Lock
 from holdfast.primitives.rwlock import ReadWriteLock
@@ -25,15 +26,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
+    "AsyncElection",
     "AsyncLease",
     "AsyncLeases",
     "AsyncLock",
     "AsyncLockAll",
     "Client",
     "Contender",
+    "Election",
     "EngineError",
     "HoldfastError",
     "Inspection",
+    "Leader",
     "Lease",
     "LeaseLost",
     "LeaseState",

@@ -16,6 +16,7 @@ from holdfast.engines.registry import open_engine
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO, run
 from holdfast.io.contract import IO
+from holdfast.primitives.election import AsyncElection, Election
 from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
@@ -83,6 +84,7 @@ class _BaseClient(Generic[K]):
         *,
         guard: Any = None,
         share: Share = ALONE,
+        note: str = "",
     ) -> K:
         if purpose is not None:
             self._allow(purpose)
@@ -91,7 +93,7 @@ class _BaseClient(Generic[K]):
             check_name(name),
             ttl=self._ttl if ttl is None else self.traits.check_ttl(ttl),
             timeout=timeout,
-            owner=self._owner if label is None else _owner(label),
+            owner=(self._owner if label is None else _owner(label))._replace(note=note),
             reentrant=reentrant,
             on_lost=on_lost,
             guard=guard,
@@ -115,6 +117,9 @@ class _BaseClient(Generic[K]):
         if weight > permits:
             raise ValueError(f"weight is {weight}, but there are only {permits} permits")
         return self._lock(name, *options, share=Share.of(permits, weight))
+
+    def _office(self, *options: Any) -> Callable[[str], K]:
+        return lambda value: self._lock(*options, note=value)
 
     def _each(self, names: Iterable[str], *options: Any) -> list[K]:
         if isinstance(names, str):
@@ -245,6 +250,22 @@ class Client(_BaseClient[Lock]):
         locks = self._each(names, ttl, timeout, label, False, on_lost, purpose)
         return LockAll(locks, timeout)
 
+    def election(
+        self,
+        name: str,
+        value: str = "",
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[Lease], Any] | None = None,
+        purpose: Guarantee | None = None,
+    ) -> Election:
+        """A candidate for the leadership of a name; `value` is what it tells the others, such as its
+        address."""
+        options = (name, ttl, timeout, label, False, on_lost, purpose)
+        return Election(self._office(*options), value)
+
     def locked(self, name: str, **options: Any) -> Decorator:
         """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
 
@@ -356,6 +377,22 @@ class AsyncClient(_BaseClient[AsyncLock]):
         `timeout` is for all of them together."""
         locks = self._each(names, ttl, timeout, label, False, on_lost, purpose)
         return AsyncLockAll(locks, timeout)
+
+    def election(
+        self,
+        name: str,
+        value: str = "",
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLease], Any] | None = None,
+        purpose: Guarantee | None = None,
+    ) -> AsyncElection:
+        """A candidate for the leadership of a name; `value` is what it tells the others, such as its
+        address."""
+        options = (name, ttl, timeout, label, False, on_lost, purpose)
+        return AsyncElection(self._office(*options), value)
 
     def locked(self, name: str, **options: Any) -> AsyncDecorator:
         """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from holdfast.core.durations import deadline
 from holdfast.core.errors import EngineError, HoldfastError
-from holdfast.core.ticket import Share
+from holdfast.core.ticket import Ticket
 from holdfast.engines.contract import Engine
 from holdfast.io.contract import IO, Event, Task
 from holdfast.primitives.kept import CLOSED, EXPIRED, RELEASED, Kept
@@ -98,10 +98,10 @@ class Keeper:
                 self._arm(kept, min(kept.due, now + ttl * RENEW_AT), _UNORDERED)
             self._rouse(kept)
 
-    def turn(self, kept: Kept, share: Share) -> None:
-        """Hold it in another way from now on."""
+    def turn(self, kept: Kept, ticket: Ticket) -> None:
+        """The engine knows it with this share and owner from now on."""
         with self._mutex:
-            kept.ticket = kept.ticket._replace(share=share)
+            kept.ticket = kept.ticket._replace(share=ticket.share, owner=ticket.owner)
 
     def held_by(self, name: str, caller: object) -> Kept | None:
         """The lease that this caller holds on a name."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core.errors import EngineError, LeaseLost, Unsupported
 from holdfast.core.lease import LeaseState
-from holdfast.core.ticket import READING, Owner
+from holdfast.core.ticket import READING, Owner, Ticket
 from holdfast.engines.contract import NO_SHARING
 from holdfast.io.blocking import run
 from holdfast.primitives.keeper import Keeper
@@ -113,29 +113,33 @@ class BaseLease:
         self.check()
 
     async def _downgrade(self) -> None:
-        self.check()
-        keeper, kept = self._keeper, self._kept
-        if not keeper.engine.traits.sharing:
+        kept = self._kept
+        if not self._keeper.engine.traits.sharing:
             raise Unsupported(NO_SHARING, name=self.name)
         if kept.ticket.share.group:
             raise ValueError(
                 f"the lease on {self.name!r} shares it already: only a writer turns reader"
             )
-        ticket = kept.ticket._replace(share=READING)
+        await self._enter_again(kept.ticket._replace(share=READING))
+
+    async def _enter_again(self, ticket: Ticket) -> None:
+        """Change what the engine knows of this ticket: entering again is how that is done."""
+        self.check()
+        keeper, kept = self._keeper, self._kept
         sent = keeper.io.now()
-        # Entering again is how a ticket changes. Should it be gone, it has joined anew and is lost.
-        kept.unanswered += 1
+        kept.unanswered += 1  # should it be gone, it joins anew
         try:
             standing = await keeper.engine.enter(ticket, if_free=False, timeout=REQUEST_TIMEOUT)
         except EngineError as error:
             kept.unanswered -= error.outcome == "not applied"
             raise
         kept.unanswered -= 1
+        keeper.engine.unpark(ticket)
         reason = kept.learn(standing, sent, keeper.io.now())
         if reason is not None:
             keeper.lose(kept, reason)
         else:
-            keeper.turn(kept, READING)
+            keeper.turn(kept, ticket)
         self.check()
 
     async def _release(self) -> None:

@@ -91,6 +91,17 @@ async def obtain_free(keeper: Keeper, wanted: Sequence[Kept]) -> int:
     return len(free)
 
 
+async def stand(keeper: Keeper, kept: Kept) -> None:
+    """Join a queue and stay in it, whatever comes of it, until `withdraw`."""
+    try:
+        await _look(keeper, kept, math.inf)
+        keeper.engine.unpark(kept.ticket)
+        keeper.keep(kept)
+    except BaseException:
+        await withdraw(keeper, kept, 0.0)
+        raise
+
+
 def _asking(keeper: Keeper, wanted: Sequence[Kept]) -> float:
     for kept in wanted:
         kept.unanswered += 1

@@ -1,0 +1,320 @@
+"""Leader election: the lock on a name is the office, its fence the term, its owner's note the value.
+
+Whoever wants to know who leads waits for a *bell*: a second name, on which the leader stands as long as
+nothing changes. It leaves when it resigns or says something new, and is taken out when it dies; whoever
+waits behind it is woken by that, as by any release.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from holdfast.core.backoff import Backoff
+from holdfast.core.errors import EngineError, HoldfastError, LeaseLost
+from holdfast.core.lease import LeaseState
+from holdfast.core.names import check_name
+from holdfast.core.ticket import ALONE, READING, Owner, Ticket
+from holdfast.io.blocking import run
+from holdfast.primitives.keeper import RENEW_AT
+from holdfast.primitives.kept import Kept
+from holdfast.primitives.lease import AsyncLease, BaseLease, Lease
+from holdfast.primitives.lock import DEFAULT, BaseLock, _Default
+from holdfast.primitives.sweeper import REQUEST_TIMEOUT
+from holdfast.primitives.waiting import LEAST_TIMEOUT, new_id, obtain, stand, withdraw
+
+log = logging.getLogger("holdfast")
+
+MAX_VALUE = 1000
+_SOON = 0.02
+"""Seconds after which to look again for a leader that has not put up its bell yet, at first."""
+
+L = TypeVar("L", bound=BaseLease)
+T = TypeVar("T")
+
+
+class Leader(NamedTuple):
+    """Who leads."""
+
+    value: str
+    """What it has proclaimed, such as its address."""
+    term: int
+    """Grows with every leader: it is the fence of the leader's lease."""
+    owner: Owner
+
+
+class _News(Exception):
+    """Another leader, or none."""
+
+    def __init__(self, leader: Leader | None) -> None:
+        self.leader = leader
+
+
+def check_value(value: str) -> str:
+    """The value, or an error that says what it may be."""
+    if not isinstance(value, str):
+        raise TypeError(f"a leader's value must be a str, not {type(value).__name__}")
+    if len(value) > MAX_VALUE or not value.isprintable():
+        raise ValueError(f"a leader's value must be at most {MAX_VALUE} printable characters")
+    return value
+
+
+class BaseElection(Generic[L]):
+    """What an election is, in both worlds: one candidate's view of it."""
+
+    def __init__(self, make: Callable[[str], BaseLock[L]], value: str) -> None:
+        self._make = make
+        self._value = check_value(value)
+        office = make(value)
+        self.name = office.name
+        self._bell = check_name(f"{office.name} (bell)")
+        self._ttl = office._ttl
+        self._owner = office._owner
+        self._keeper = office._keeper
+        self._term: L | None = None
+        self._announced: Kept | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    def _office(self) -> Any:
+        """The lock that makes one the leader."""
+        if self._term is not None and self._term._kept.reason is None:
+            raise HoldfastError(f"this candidate leads {self.name!r} already", name=self.name)
+        return self._make(self._value)
+
+    async def _elected(self, term: L) -> L:
+        self._term = term
+        try:
+            await self._announce()
+        except EngineError as error:  # who observes looks from time to time as well
+            log.warning("could not announce the leader of %r: %s", self.name, error)
+        return term
+
+    async def _announce(self) -> None:
+        """Wake those who observe, and stand on the bell until there is something new."""
+        kept, self._announced = self._announced, None
+        if kept is not None:
+            await withdraw(self._keeper, kept, LEAST_TIMEOUT)
+        if self._term is not None:
+            ticket = Ticket(self._bell, new_id(), self._ttl, self._owner)
+            self._announced = kept = Kept(ticket, object())
+            await stand(self._keeper, kept)
+
+    async def _leader(self) -> Leader | None:
+        engine = self._keeper.engine
+        seen = await engine.inspect(self.name, limit=0, timeout=REQUEST_TIMEOUT)
+        if not seen.holders:
+            return None
+        holder = seen.holders[0]
+        return Leader(holder.owner.note, holder.fence, holder.owner._replace(note=""))
+
+    async def _proclaim(self, value: str) -> None:
+        self._value = check_value(value)
+        if self._term is not None:  # else it will be said when this candidate is elected
+            owner = self._term.owner._replace(note=value)
+            await self._term._enter_again(self._term._kept.ticket._replace(owner=owner))
+            await self._announce()
+
+    async def _resign(self) -> None:
+        term, self._term = self._term, None
+        try:
+            if term is not None:
+                await term._release()
+        finally:
+            await self._announce()
+
+    async def _change(
+        self, known: Leader | None, over: Callable[[], bool] = lambda: False
+    ) -> Leader | None:
+        """Wait until somebody else leads, the leader says something else, or nobody leads."""
+        keeper = self._keeper
+        pause = Backoff(_SOON, self._ttl * RENEW_AT, keeper.io.random)
+        share = READING if keeper.engine.traits.sharing else ALONE
+
+        async def look() -> None:
+            leader = await self._leader()
+            if leader != known:
+                raise _News(leader)
+
+        while not over():
+            keeper.verify()
+            kept = Kept(Ticket(self._bell, new_id(), self._ttl, self._owner, share), object())
+            try:
+                # First join the queue, then look, then sleep: nothing can happen in between.
+                if await obtain(keeper, kept, self._ttl, delayed=look):
+                    await withdraw(keeper, kept, LEAST_TIMEOUT)
+                    await look()
+                    await keeper.io.event().wait(pause.next())  # there is no bell yet
+                else:
+                    pause.reset()
+            except _News as news:
+                return news.leader
+            except EngineError as error:
+                log.warning("can't observe %r at present: %s", self.name, error)
+                await keeper.io.event().wait(pause.next())
+        return known
+
+    async def _report(self, tell: Callable[[Leader | None], Any], over: Callable[[], bool]) -> None:
+        """Tell somebody of every change, until it is over."""
+        leader: Leader | None = None
+        while not over():
+            change = await self._change(leader, over)
+            if change != leader:
+                leader = change
+                try:
+                    tell(leader)
+                except Exception:
+                    log.exception("the new_leader callback for %r failed", self.name)
+
+
+class Election(BaseElection[Lease]):
+    """One candidate in an election. `with election as term:` campaigns, leads and resigns."""
+
+    def campaign(self, timeout: float | _Default | None = DEFAULT) -> Lease:
+        """Wait until elected. The lease is the term: its fence is the term's number."""
+        return run(self._elected(self._office().acquire(timeout)))
+
+    def leader(self) -> Leader | None:
+        """Who leads at this moment."""
+        return run(self._leader())
+
+    def observe(self) -> Iterator[Leader | None]:
+        """Who leads now, then every change, as it comes; None while nobody leads.
+
+        Changes that follow one another faster than they are read may be seen as one; an older one never
+        comes after a newer one.
+        """
+        leader = self.leader()
+        while True:
+            yield leader
+            leader = run(self._change(leader))
+
+    def proclaim(self, value: str) -> None:
+        """Change the value, in the middle of the term if this candidate leads."""
+        run(self._proclaim(value))
+
+    def resign(self) -> None:
+        """Give up the office; `LeaseLost` if it was lost before. Nothing happens if not elected."""
+        run(self._resign())
+
+    def lead(
+        self,
+        started: Callable[[Lease], Any],
+        stopped: Callable[[Lease], Any] | None = None,
+        new_leader: Callable[[Leader | None], Any] | None = None,
+    ) -> Any:
+        """Campaign, lead, resign. `started` does the work: it is called with the term and should end soon
+        when that is lost. `stopped` is called once, when the work has ended or, in another thread, at
+        once when the term is lost. `new_leader` hears of every change meanwhile, in another thread."""
+        over = self._keeper.io.event()
+        if new_leader is not None:
+            self._keeper.io.spawn(self._report(new_leader, over.is_set), "holdfast-observer")
+        try:
+            term = self.campaign()
+            if stopped is not None:
+                term._kept.on_lost = [*term._kept.on_lost, lambda: stopped(term)]
+            with self._leading(term, stopped):
+                return started(term)
+        finally:
+            over.set()
+
+    @contextmanager
+    def _leading(self, term: Lease, stopped: Callable[[Lease], Any] | None) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            try:
+                self.resign()
+            finally:
+                if stopped is not None and term.state is LeaseState.RELEASED:
+                    stopped(term)
+
+    def __enter__(self) -> Lease:
+        return self.campaign()
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            self.resign()
+        except LeaseLost as lost:
+            if error is None:
+                raise
+            error.add_note(f"Besides, {lost}")
+
+
+class AsyncElection(BaseElection[AsyncLease]):
+    """One candidate in an election. `async with election as term:` campaigns, leads and resigns."""
+
+    async def campaign(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
+        """Wait until elected. The lease is the term: its fence is the term's number."""
+        return await self._elected(await self._office().acquire(timeout))
+
+    async def leader(self) -> Leader | None:
+        """Who leads at this moment."""
+        return await self._leader()
+
+    async def observe(self) -> AsyncIterator[Leader | None]:
+        """Who leads now, then every change, as it comes; None while nobody leads.
+
+        Changes that follow one another faster than they are read may be seen as one; an older one never
+        comes after a newer one.
+        """
+        leader = await self._leader()
+        while True:
+            yield leader
+            leader = await self._change(leader)
+
+    async def proclaim(self, value: str) -> None:
+        """Change the value, in the middle of the term if this candidate leads."""
+        await self._proclaim(value)
+
+    async def resign(self) -> None:
+        """Give up the office; `LeaseLost` if it was lost before. Nothing happens if not elected."""
+        await self._resign()
+
+    async def lead(
+        self,
+        started: Callable[[AsyncLease], Coroutine[Any, Any, T]],
+        stopped: Callable[[AsyncLease], Any] | None = None,
+        new_leader: Callable[[Leader | None], Any] | None = None,
+    ) -> T:
+        """Campaign, lead, resign. `started` does the work: it is called with the term, and cancelled when
+        that is lost. `stopped`, a plain function, is called once when the work has ended or the term is
+        lost; `new_leader`, likewise plain, hears of every change meanwhile."""
+        over = self._keeper.io.event()
+        if new_leader is not None:
+            self._keeper.io.spawn(self._report(new_leader, over.is_set), "holdfast-observer")
+        try:
+            term = await self.campaign()
+            work = asyncio.ensure_future(started(term))
+            ends = [lambda: stopped(term)] if stopped is not None else []
+            term._kept.on_lost = [*term._kept.on_lost, work.cancel, *ends]
+            try:
+                return await work
+            except asyncio.CancelledError:
+                if not work.done():
+                    work.cancel()
+                term.check()  # LeaseLost, if that is why
+                raise
+            finally:
+                try:
+                    await self.resign()
+                finally:
+                    if stopped is not None and term.state is LeaseState.RELEASED:
+                        stopped(term)
+        finally:
+            over.set()
+
+    async def __aenter__(self) -> AsyncLease:
+        return await self.campaign()
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        try:
+            await self._resign()
+        except LeaseLost as lost:
+            if error is None:
+                raise
+            error.add_note(f"Besides, {lost}")

@@ -51,7 +51,9 @@ def redlock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    with EtcdCluster(tmp_path_factory.mktemp("etcd")) as cluster:
+    # Nothing happens to it, so its members need not assure one another all the time that they live.
+    calm = {"heartbeat_interval": 300, "election_timeout": 1500}
+    with EtcdCluster(tmp_path_factory.mktemp("etcd"), **calm) as cluster:
         yield cluster
 
 

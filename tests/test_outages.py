@@ -138,7 +138,7 @@ async def test_engine_gone_for_long(cell: Cell, fragile: tuple[str, Outage]) -> 
 async def test_engine_back_in_time(cell: Cell, fragile: tuple[str, Outage]) -> None:
     gone = fragile[1]
     client = cell.client()
-    lease = await cell.run(lambda: client.lock(cell.name, ttl=6).acquire())
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=9).acquire())
     with gone():
         await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
     await soon(lambda: lease.state is holdfast.LeaseState.HELD, "the renewal")

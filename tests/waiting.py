@@ -3,33 +3,40 @@
 import asyncio
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-POLL_SECONDS = 0.005
+PATIENCE = 30.0
+"""Seconds after which a test gives up. Only a broken program takes as long, or a machine that stalls."""
 
 
-def eventually(condition: Callable[[], T], what: str, timeout: float = 10.0) -> T:
-    """Poll until the condition is true and return its value, or fail and name what never came."""
+def _pauses(timeout: float, what: str) -> Iterator[float]:
+    """How long to pause between two looks: short at first, for most things come at once."""
     deadline = time.monotonic() + timeout
+    pause = 0.002
+    while time.monotonic() < deadline:
+        yield pause
+        pause = min(1.3 * pause, 0.05)
+    raise AssertionError(f"waited {timeout:g} s in vain for {what}")
+
+
+def eventually(condition: Callable[[], T], what: str, timeout: float = PATIENCE) -> T:
+    """Poll until the condition is true and return its value, or fail and name what never came."""
+    pauses = _pauses(timeout, what)
     while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout:g} s in vain for {what}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(next(pauses))
     return value
 
 
-async def soon(condition: Callable[[], Any], what: str, timeout: float = 10.0) -> Any:
+async def soon(condition: Callable[[], Any], what: str, timeout: float = PATIENCE) -> Any:
     """As `eventually`, for tests that run in an event loop; the condition may be a coroutine."""
-    deadline = time.monotonic() + timeout
+    pauses = _pauses(timeout, what)
     while True:
         value = condition()
         if inspect.isawaitable(value):
             value = await value
         if value:
             return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout:g} s in vain for {what}")
-        await asyncio.sleep(POLL_SECONDS)
+        await asyncio.sleep(next(pauses))

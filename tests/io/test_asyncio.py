@@ -114,7 +114,7 @@ async def test_a_shielded_coroutine_outlives_its_caller(io: AsyncioIO) -> None:
     with pytest.raises(asyncio.CancelledError):
         await caller
     go.set()
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), 30)
     assert await io.shield(precious()) == "result"
 
 

@@ -56,7 +56,7 @@ async def works(cell: Cell) -> None:
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, client, 1)
     await cell.run(lease.release)
-    second = await asyncio.wait_for(waiter, 10)
+    second = await asyncio.wait_for(waiter, 30)
     assert second.fence > lease.fence
     await cell.run(second.release)
 
@@ -121,13 +121,13 @@ async def test_tokens_that_expire(guarded: EtcdCluster, open_cell: OpenCell) -> 
     await asyncio.sleep(2.5 * TOKEN_SECONDS)  # time itself is under test
     await cell.run(lease.renew)
     await cell.run(lease.release)
-    second = await asyncio.wait_for(waiter, 10)
+    second = await asyncio.wait_for(waiter, 30)
     third = cell.actor().start(lambda: client.lock(cell.name, ttl=30).acquire())
     await queued(
         cell, other, 1
     )  # a watch on a stream whose token has expired, if it still is there
     await cell.run(second.release)
-    await cell.run((await asyncio.wait_for(third, 10)).release)
+    await cell.run((await asyncio.wait_for(third, 30)).release)
 
 
 async def test_tls(secured: EtcdCluster, open_cell: OpenCell) -> None:

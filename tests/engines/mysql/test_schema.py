@@ -85,7 +85,7 @@ async def test_it_is_made_anew_when_somebody_dropped_it(cell: Cell, server: Mysq
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     await soon(lambda: listening(server), "the listener")
     await cell.run(lease.release)
-    await asyncio.wait_for(waiter, 10)
+    await asyncio.wait_for(waiter, 30)
 
 
 async def test_a_restored_backup_with_the_clock_behind(cell: Cell, server: MysqlServer) -> None:

@@ -56,7 +56,7 @@ async def test_a_holder_and_a_waiter_are_left_in_peace(
     lease.check()
     await cell.run(lease.renew)
     await cell.run(lease.release)
-    heir = await asyncio.wait_for(waiter, 10)
+    heir = await asyncio.wait_for(waiter, 30)
     assert heir.fence > lease.fence
     assert not heir.abandoned
     await cell.run(heir.release)

@@ -21,7 +21,7 @@ async def test_a_wake_up_carries_the_answer(
     await soon(lambda: client._engine._ears._ears, "the waiter to sleep")
     monkeypatch.setattr(client._engine, "_ask", None)  # it must not ask anything
     await cell.run(lease.release)
-    assert (await asyncio.wait_for(waiter, 10)).fence > lease.fence
+    assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence
     monkeypatch.undo()
 
 
@@ -34,5 +34,5 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: PostgresqlServer) -> N
     server.execute("UPDATE holdfast.waiters SET channel = 'nowhere'")
     await cell.run(lease.release)
     started = time.monotonic()
-    assert (await asyncio.wait_for(waiter, 10)).fence > lease.fence
+    assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence
     assert time.monotonic() - started < 5

@@ -35,7 +35,7 @@ def sockets() -> int:
 async def cancelled(task: asyncio.Task[Any]) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 30)
 
 
 async def test_cancelled_while_connecting() -> None:
@@ -50,7 +50,7 @@ async def test_cancelled_while_connecting() -> None:
         with pytest.raises(holdfast.EngineError, match="can't connect"):
             await second  # they share an attempt to connect, but not the cancellation
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(first, 10)
+            await asyncio.wait_for(first, 30)
         await client.close()
         await soon(lambda: sockets() <= open_before + 2, "the connections to be closed")
     await soon(lambda: asyncio.all_tasks() <= before, "no task to be left")
@@ -196,7 +196,7 @@ async def test_waiters_are_woken_when_their_client_is_closed(server: RedisServer
     await asyncio.to_thread(client.close)
     for waiter in waiters:
         with pytest.raises(holdfast.HoldfastError, match="closed"):
-            await asyncio.wait_for(waiter, 10)
+            await asyncio.wait_for(waiter, 30)
     await asyncio.to_thread(lease.release)
     await empty(server, "x")
     await asyncio.to_thread(other.close)

@@ -44,16 +44,17 @@ def listening(node: RedisServer, name: str) -> int:
     return sum(int(count) for _, count in node.client().pubsub_numsub(*channels))
 
 
-async def nothing_left(nodes: Sequence[RedisServer], name: str, timeout: float = 25.0) -> None:
-    """Wait until no node knows of anyone who holds or waits: before the ttl.
+async def nothing_left(nodes: Sequence[RedisServer], name: str) -> None:
+    """Wait until no node knows of anyone who holds or waits: before the ttl."""
 
-    A node that failed again and again, on a busy machine, is left alone for up to ten seconds.
-    """
-    await soon(
-        lambda: not any(holders(nodes, name)) and not any(waiters(node, name) for node in nodes),
-        "nothing to be left behind",
-        timeout,
-    )
+    def left() -> list[tuple[str, list[str]]]:
+        return [(holder(node, name), waiters(node, name)) for node in nodes]
+
+    try:
+        await soon(lambda: left() == [("", [])] * len(nodes), "nothing to be left behind")
+    except AssertionError as error:
+        error.add_note(f"left: {left()}")
+        raise
 
 
 def links(node: RedisServer) -> int:

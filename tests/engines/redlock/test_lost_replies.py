@@ -112,7 +112,7 @@ async def test_release(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], c
     for proxy in proxies[:count]:
         proxy.cut_after_request()
     await cell.run(lease.release)
-    following = await asyncio.wait_for(waiter, 10)
+    following = await asyncio.wait_for(waiter, 30)
     assert following.fence > lease.fence
     assert not following.abandoned
     await cell.run(following.release)

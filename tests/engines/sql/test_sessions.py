@@ -36,7 +36,7 @@ async def test_a_killed_holder_is_followed_at_once(cell: Cell) -> None:
         heir = cell.actor().start(client.lock(cell.name).acquire)
         await queued(cell, client, 1)
         holder.kill()
-        lease = await asyncio.wait_for(heir, 10)
+        lease = await asyncio.wait_for(heir, 30)
     assert lease.fence > fence
     assert lease.abandoned
     await cell.run(lease.release)
@@ -75,7 +75,7 @@ async def test_a_waiters_session_is_ended(cell: Cell, witness: Witness) -> None:
     witness.end(session)
     await soon(lambda: witness.waiting() not in ([], [session]), "the waiter to come back")
     await cell.run(lease.release)
-    assert (await asyncio.wait_for(waiter, 10)).fence > lease.fence
+    assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence
 
 
 async def test_who_gives_up_leaves_no_waiter_behind(cell: Cell, witness: Witness) -> None:
@@ -169,7 +169,7 @@ async def test_sessions_are_counted_right(cell: Cell, witness: Witness) -> None:
     with pytest.raises(holdfast.LockTimeout):
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.3))
     await cell.run(lease.release)
-    heir = await asyncio.wait_for(waiter, 10)
+    heir = await asyncio.wait_for(waiter, 30)
     (session,) = witness.holding()
     witness.end(session)
     assert await cell.run(lambda: heir.lost.wait(10))

@@ -139,6 +139,15 @@ class BlockingLines(Lines):
                 return
             self._read(left)
 
+    def catch_up(self) -> None:
+        """Read what has come in the meantime.
+
+        A line that was cut looks the same as one with an answer, until that is read. The next question
+        then learns of it while it waits for the others.
+        """
+        if any(self._owed) or any(self._lacking):
+            self._read(0.0)
+
     def drop_cut(self) -> None:
         """Drop the lines that a server has closed while they lay idle."""
         for number, _ in self._poll.poll(0):

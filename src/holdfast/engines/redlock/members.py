@@ -266,6 +266,8 @@ class BlockingMembers(Members):
         assert isinstance(lines, BlockingLines)
         if clock.now() - lines.used_at > _TRUSTED:
             lines.drop_cut()
+        else:
+            lines.catch_up()
         return lines
 
     def _again(self, before: Lines | None) -> Lines | None:

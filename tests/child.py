@@ -116,6 +116,11 @@ class Session:
         self._lease = await self._await(lambda: lock.acquire(timeout))
         return self._facts()
 
+    async def do_campaign(self, name: str, value: str, ttl: float) -> Any:
+        election = self._client.election(name, value, ttl=ttl)
+        self._lease = await self._await(election.campaign)
+        return self._facts()
+
     async def do_facts(self) -> Any:
         return self._facts()
 

@@ -52,8 +52,8 @@ def redlock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
     # Nothing happens to it, so its members need not assure one another all the time that they live.
-    calm = {"heartbeat_interval": 300, "election_timeout": 1500}
-    with EtcdCluster(tmp_path_factory.mktemp("etcd"), **calm) as cluster:
+    folder = tmp_path_factory.mktemp("etcd")
+    with EtcdCluster(folder, heartbeat_interval=300, election_timeout=1500) as cluster:
         yield cluster
 
 

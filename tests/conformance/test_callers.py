@@ -7,8 +7,8 @@ import pytest
 import holdfast
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
-from tests.waiting import soon
 from tests.conformance.test_waiting import within
+from tests.waiting import soon
 
 
 async def test_the_same_caller_twice_would_deadlock(cell: Cell) -> None:

@@ -1,0 +1,204 @@
+"""Leader election: one leader a term, terms that grow, and everybody hears of a change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from tests.child import Child
+from tests.conformance.cells import Cell, lasting, queued
+from tests.waiting import soon
+
+
+class Observer:
+    """Collects what `observe()` says, in both faces."""
+
+    def __init__(self, cell: Cell, election: Any) -> None:
+        self.seen: list[Any] = []
+        self._task: asyncio.Task[None] | None = None
+        if cell.face == "async":
+            self._task = asyncio.create_task(self._collect(election))
+        else:
+            threading.Thread(target=self._listen, args=(election,), daemon=True).start()
+
+    async def _collect(self, election: Any) -> None:
+        async for leader in election.observe():
+            self.seen.append(leader)
+
+    def _listen(self, election: Any) -> None:
+        with contextlib.suppress(holdfast.HoldfastError):  # its client was closed
+            self.seen.extend(election.observe())
+
+    async def sees(self, *values: str | None) -> None:
+        def all_seen() -> bool:
+            return [leader and leader.value for leader in self.seen] == list(values)
+
+        try:
+            await soon(all_seen, f"{values}")
+        except AssertionError as error:
+            error.add_note(f"but it saw {self.seen}")
+            raise
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+
+@contextlib.asynccontextmanager
+async def observing(cell: Cell, election: Any) -> AsyncIterator[Observer]:
+    observer = Observer(cell, election)
+    try:
+        yield observer
+    finally:
+        await observer.stop()
+
+
+async def test_one_leads_and_the_next_follows(cell: Cell) -> None:
+    client, other = cell.client(), cell.client()
+    mine, theirs = client.election(cell.name, "one"), other.election(cell.name, "two")
+    assert await cell.run(mine.leader) is None
+    term = await cell.run(mine.campaign)
+    leader = await cell.run(theirs.leader)
+    assert (leader.value, leader.term) == ("one", term.fence)
+    follower = cell.actor().start(theirs.campaign)
+    await queued(cell, client, 1)
+    with pytest.raises(holdfast.HoldfastError, match="already"):
+        await cell.run(mine.campaign)
+    await cell.run(mine.resign)
+    following = await asyncio.wait_for(follower, 30)
+    assert following.fence > term.fence
+    assert (await cell.run(mine.leader)).value == "two"
+    await cell.run(mine.resign)  # it leads no more, so nothing happens
+    following.check()
+    await cell.run(theirs.resign)
+    assert await cell.run(mine.leader) is None
+
+
+async def test_who_observes_hears_of_every_change(cell: Cell) -> None:
+    client, other = cell.client(), cell.client()
+    mine, theirs = client.election(cell.name, "one"), other.election(cell.name, "two")
+    async with observing(cell, other.election(cell.name)) as observer:
+        await _watch_two_leaders(cell, client, mine, theirs, observer)
+
+
+async def _watch_two_leaders(
+    cell: Cell, client: Any, mine: Any, theirs: Any, observer: Observer
+) -> None:
+    await observer.sees(None)
+    await cell.run(mine.campaign)
+    await observer.sees(None, "one")
+    await cell.run(lambda: mine.proclaim("uno"))
+    await observer.sees(None, "one", "uno")
+    following = cell.actor().start(theirs.campaign)
+    await queued(cell, client, 1)
+    await cell.run(mine.resign)
+    await asyncio.wait_for(following, 30)
+    await soon(lambda: observer.seen[-1] and observer.seen[-1].value == "two", "the new leader")
+    terms = [leader.term for leader in observer.seen if leader]
+    assert terms == sorted(terms)
+    assert terms[0] == terms[1] < terms[-1]
+
+
+async def test_a_leader_that_is_stopped_is_replaced(cell: Cell) -> None:
+    cell.needs("expiring")
+    cell.needs("shared")
+    client = cell.client()
+    with Child(cell.face, cell.url) as old:
+        async with observing(cell, client.election(cell.name, ttl=60)) as observer:
+            before = old.call("campaign", name=cell.name, value="old", ttl=2.0)["fence"]
+            await soon(lambda: observer.seen and observer.seen[-1], "the first leader")
+            heir = client.election(cell.name, "new")
+            campaign = cell.actor().start(heir.campaign)
+            await queued(cell, client, 1)
+            old.stop()
+            term = await asyncio.wait_for(campaign, 30)
+            assert term.fence > before
+            await soon(
+                lambda: observer.seen[-1] and observer.seen[-1].value == "new", "the new one"
+            )
+        old.go_on()
+        assert old.call("check")["error"] == "LeaseLost"
+        term.check()
+
+
+async def test_callbacks(cell: Cell) -> None:
+    client, other = cell.client(), cell.client()
+    election = client.election(cell.name, "me", **lasting(client, 60))
+    events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    going_on = asyncio.Event()
+
+    async def work(term: Any) -> str:
+        events.put(("started", term.fence))
+        await going_on.wait()
+        return "done"
+
+    def blocking_work(term: Any) -> str:
+        events.put(("started", term.fence))
+        while not going_on.is_set():
+            threading.Event().wait(0.01)
+        return "done"
+
+    told: list[Any] = []
+    job = cell.actor().start(
+        lambda: election.lead(
+            work if cell.face == "async" else blocking_work,
+            stopped=lambda term: events.put(("stopped", term.fence)),
+            new_leader=told.append,
+        )
+    )
+    await soon(lambda: not events.empty(), "the beginning")
+    assert (await cell.run(other.election(cell.name).leader)).value == "me"
+    await soon(lambda: told, "the leader to be told of itself")
+    going_on.set()
+    assert await asyncio.wait_for(job, 30) == "done"
+    (_, first), (what, second) = events.get(), events.get()
+    assert (what, first) == ("stopped", second)
+    assert events.empty()
+    assert told[0].value == "me"
+    assert await cell.run(other.election(cell.name).leader) is None
+
+
+async def test_a_term_that_is_lost_ends_the_work(cell: Cell) -> None:
+    client, other = cell.client(), cell.client()
+    election = client.election(cell.name, "me", **lasting(client, 1.5))
+    stopped: list[Any] = []
+
+    async def work(term: Any) -> None:
+        await other.break_lock(cell.name)
+        await asyncio.sleep(60)
+
+    def blocking_work(term: Any) -> None:
+        other.break_lock(cell.name)
+        assert term.lost.wait(30)
+
+    with pytest.raises(holdfast.LeaseLost):
+        await asyncio.wait_for(
+            cell.actor().do(
+                lambda: election.lead(
+                    work if cell.face == "async" else blocking_work, stopped=stopped.append
+                )
+            ),
+            60,
+        )
+    assert len(stopped) == 1, "told once"
+
+
+async def test_what_a_leader_may_say(cell: Cell) -> None:
+    client = cell.client()
+    for value in ("two\nlines", "x" * 1001):
+        with pytest.raises(ValueError, match="at most 1000 printable"):
+            client.election(cell.name, value)
+    with pytest.raises(TypeError, match="must be a str"):
+        client.election(cell.name, 7)
+    election = client.election(cell.name, "é" * 1000)
+    await cell.run(election.campaign)
+    assert (await cell.run(election.leader)).value == "é" * 1000
+    await cell.run(election.resign)

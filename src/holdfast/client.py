@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -21,6 +22,7 @@ from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
 from holdfast.primitives.locked import AsyncDecorator, Decorator, async_locked, locked
+from holdfast.primitives.once import Once, async_once, async_scheduled, once, scheduled
 from holdfast.primitives.rwlock import ReadWriteLock
 from holdfast.primitives.several import AsyncLockAll, LockAll
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from holdfast.guards.stamp import AsyncBarrier, Barrier
 
 K = TypeVar("K", bound=BaseLock[Any])
+T = TypeVar("T")
+
+DAY = 86_400.0
 
 
 def default_url() -> str:
@@ -120,6 +125,12 @@ class _BaseClient(Generic[K]):
 
     def _office(self, *options: Any) -> Callable[[str], K]:
         return lambda value: self._lock(*options, note=value)
+
+    def _once(
+        self, name: str, work: Callable[..., Any], keep: float, *options: Any, **kinds: bool
+    ) -> tuple[K, Once]:
+        lock = self._lock(check_name(f"{check_name(name)} (once)"), *options)
+        return lock, Once(lock, work, keep=keep, **kinds)
 
     def _each(self, names: Iterable[str], *options: Any) -> list[K]:
         if isinstance(names, str):
@@ -266,6 +277,45 @@ class Client(_BaseClient[Lock]):
         options = (name, ttl, timeout, label, False, on_lost, purpose)
         return Election(self._office(*options), value)
 
+    def once(
+        self,
+        name: str,
+        work: Callable[..., T],
+        *,
+        keep: float = DAY,
+        errors: bool = False,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        purpose: Guarantee | None = None,
+    ) -> T:
+        """Do some work once, and hand its result to everyone who asks within `keep` seconds from its
+        beginning. Results are kept as JSON; with `errors` a failure is kept too, for later callers to
+        get `RanBefore`. If it takes a `lease`, it gets one; `lease.abandoned` says that somebody has
+        begun it before and not come to the end."""
+        if inspect.iscoroutinefunction(work):
+            raise TypeError("a coroutine function needs an AsyncClient")
+        options = (ttl, timeout, label, False, None, purpose)
+        lock, task = self._once(name, work, keep, *options, errors=errors)
+        result: T = once(lock, task)
+        return result
+
+    def scheduled(
+        self,
+        name: str,
+        *,
+        at_most_every: float,
+        ttl: float | None = None,
+        label: str | None = None,
+        purpose: Guarantee | None = None,
+    ) -> Any:
+        """Decorate a job that many machines start at the same times: `@client.scheduled("report",
+        at_most_every=3600)`. It runs once per period, counted from its last beginning by the engine's
+        clock, and never twice at a time; other calls return None at once. A run that failed or died
+        does not count, so the next call runs it; a period without any call is not made up for."""
+        options = (ttl, 0.0, label, False, None, purpose)
+        return scheduled(lambda job: self._once(name, job, at_most_every, *options, results=False))
+
     def locked(self, name: str, **options: Any) -> Decorator:
         """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
 
@@ -393,6 +443,47 @@ class AsyncClient(_BaseClient[AsyncLock]):
         address."""
         options = (name, ttl, timeout, label, False, on_lost, purpose)
         return AsyncElection(self._office(*options), value)
+
+    async def once(
+        self,
+        name: str,
+        work: Callable[..., Awaitable[T]],
+        *,
+        keep: float = DAY,
+        errors: bool = False,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        label: str | None = None,
+        purpose: Guarantee | None = None,
+    ) -> T:
+        """Do some work once, and hand its result to everyone who asks within `keep` seconds from its
+        beginning. Results are kept as JSON; with `errors` a failure is kept too, for later callers to
+        get `RanBefore`. If it takes a `lease`, it gets one; `lease.abandoned` says that somebody has
+        begun it before and not come to the end."""
+        if not inspect.iscoroutinefunction(work):
+            raise TypeError("this is for coroutine functions: use a Client")
+        options = (ttl, timeout, label, False, None, purpose)
+        lock, task = self._once(name, work, keep, *options, errors=errors)
+        result: T = await async_once(lock, task)
+        return result
+
+    def scheduled(
+        self,
+        name: str,
+        *,
+        at_most_every: float,
+        ttl: float | None = None,
+        label: str | None = None,
+        purpose: Guarantee | None = None,
+    ) -> Any:
+        """Decorate a job that many machines start at the same times: `@client.scheduled("report",
+        at_most_every=3600)`. It runs once per period, counted from its last beginning by the engine's
+        clock, and never twice at a time; other calls return None at once. A run that failed or died
+        does not count, so the next call runs it; a period without any call is not made up for."""
+        options = (ttl, 0.0, label, False, None, purpose)
+        return async_scheduled(
+            lambda job: self._once(name, job, at_most_every, *options, results=False)
+        )
 
     def locked(self, name: str, **options: Any) -> AsyncDecorator:
         """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""

@@ -7,6 +7,7 @@ import math
 DEFAULT_TTL = 30.0
 MIN_TTL = 0.1
 MAX_TTL = 30 * 86_400.0
+MAX_KEEP = 366 * 86_400.0
 
 # A lease ends for its holder a little before it ends at the engine: the two clocks may run at
 # different speeds (drift), and the answer to "is it still mine?" is used a moment after it is given.
@@ -35,6 +36,14 @@ def check_timeout(timeout: float | None) -> float:
             f"timeout must be zero or more seconds, not {timeout}: 0 does not wait, None waits for ever"
         )
     return timeout
+
+
+def check_keep(what: str, keep: float) -> float:
+    """How long to remember something as a float, or an error that says what that must be."""
+    keep = _number(what, keep)
+    if not MIN_TTL <= keep <= MAX_KEEP:
+        raise ValueError(f"{what} must be between {MIN_TTL} and {MAX_KEEP:.0f} seconds, not {keep}")
+    return keep
 
 
 def _number(what: str, value: float) -> float:

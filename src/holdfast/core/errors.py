@@ -5,6 +5,7 @@
     ├─ LeaseLost                         was held, can't be trusted any more
     ├─ StaleFence                        a guard refused a holder that was overtaken
     ├─ WouldDeadlock                     the same caller asked twice
+    ├─ RanBefore                         run once, it failed, and that was kept
     ├─ Unsupported                       this engine or set-up can't do that
     ├─ UnsafeEngine                      a correctness lock was asked of an engine that can't give it
     └─ EngineError                       the engine failed, and whether the request was applied
@@ -77,6 +78,10 @@ class StaleFence(HoldfastError):
 
 class WouldDeadlock(HoldfastError):
     """The caller already holds this lock, so waiting for it would never end."""
+
+
+class RanBefore(HoldfastError):
+    """What was to run once has run before and failed, and its failure was kept; this is a later caller."""
 
 
 class Unsupported(HoldfastError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -135,19 +136,20 @@ class BaseElection(Generic[L]):
         pause = Backoff(_SOON, self._ttl * RENEW_AT, keeper.io.random)
         share = READING if keeper.engine.traits.sharing else ALONE
 
-        async def look() -> None:
+        async def look(_: Kept) -> float:
             leader = await self._leader()
             if leader != known:
                 raise _News(leader)
+            return math.inf
 
         while not over():
             keeper.verify()
             kept = Kept(Ticket(self._bell, new_id(), self._ttl, self._owner, share), object())
             try:
                 # First join the queue, then look, then sleep: nothing can happen in between.
-                if await obtain(keeper, kept, self._ttl, delayed=look):
+                if await obtain(keeper, kept, self._ttl, look):
                     await withdraw(keeper, kept, LEAST_TIMEOUT)
-                    await look()
+                    await look(kept)
                     await keeper.io.event().wait(pause.next())  # there is no bell yet
                 else:
                     pause.reset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,7 +17,7 @@ from holdfast.io.blocking import run
 from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.kept import WITHDRAWN, Kept
 from holdfast.primitives.lease import AsyncLease, BaseLease, Lease, end
-from holdfast.primitives.waiting import LEAST_TIMEOUT, new_id, obtain
+from holdfast.primitives.waiting import LEAST_TIMEOUT, Attend, new_id, obtain
 
 if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
     from holdfast.guards.stamp import AsyncBarrier, Barrier
@@ -105,8 +106,8 @@ class BaseLock(Generic[L]):
         self, caller: object, timeout: float, undo: list[Undo], *, floor: int = 0
     ) -> Kept | None:
         kept = self._new(caller, undo, floor)
-        delayed = self._compare_permits if self._share.permits > 1 else None
-        return kept if await obtain(self._keeper, kept, timeout, delayed) else None
+        attend = self._compare_permits() if self._share.permits > 1 else None
+        return kept if await obtain(self._keeper, kept, timeout, attend) else None
 
     def _new(self, caller: object, undo: list[Undo], floor: int = 0) -> Kept:
         """A ticket of which nobody has heard yet."""
@@ -191,12 +192,21 @@ class BaseLock(Generic[L]):
             holder=holder,
         )
 
-    async def _compare_permits(self) -> None:
-        """Say so, if those ahead have another number of permits in mind: we wait until they are done."""
-        with suppress(EngineError):
-            seen = await self._keeper.engine.inspect(self.name, limit=0, timeout=LEAST_TIMEOUT)
-            if disagreement := self._disagreement(seen):
-                log.warning("%r%s", self.name, disagreement)
+    def _compare_permits(self) -> Attend:
+        """Say so, once, if those ahead have another number of permits in mind."""
+        compared = False
+
+        async def attend(kept: Kept) -> float:
+            nonlocal compared
+            if not compared:
+                compared = True
+                engine = self._keeper.engine
+                seen = await engine.inspect(self.name, limit=0, timeout=LEAST_TIMEOUT)
+                if disagreement := self._disagreement(seen):
+                    log.warning("%r%s", self.name, disagreement)
+            return math.inf
+
+        return attend
 
     def _disagreement(self, seen: Inspection) -> str:
         theirs = seen.holders[0].share if seen.holders else self._share

@@ -18,6 +18,11 @@ LEAST_TIMEOUT = 0.25
 """Seconds that a request gets at the least: a caller in a hurry still wants a true answer."""
 
 
+Attend = Callable[[Kept], Awaitable[float]]
+"""Called with a ticket that waits, each time before it sleeps: says when to wake it at the latest, or
+raises, and then it is withdrawn."""
+
+
 def new_id() -> str:
     """A ticket's secret: whoever knows it can release the lock."""
     return os.urandom(16).hex()
@@ -27,12 +32,9 @@ async def obtain(
     keeper: Keeper,
     kept: Kept,
     timeout: float,
-    delayed: Callable[[], Awaitable[None]] | None = None,
+    attend: Attend | None = None,
 ) -> bool:
-    """Hold a lease within `timeout` seconds; if not, and on any error, nothing stays behind.
-
-    `delayed` is called once if it has to wait.
-    """
+    """Hold a lease within `timeout` seconds; if not, and on any error, nothing stays behind."""
     io, ticket = keeper.io, kept.ticket
     limit = io.now() + timeout
     try:
@@ -42,12 +44,9 @@ async def obtain(
                 keeper.sweeper.doom(kept)
             kept.reason = WITHDRAWN
             return False
-        if not _holds(kept, io.now()):
-            if delayed is not None:
-                await delayed()
-            if not await _wait(keeper, kept, place, limit):
-                await withdraw(keeper, kept, LEAST_TIMEOUT)
-                return False
+        if not _holds(kept, io.now()) and not await _wait(keeper, kept, place, limit, attend):
+            await withdraw(keeper, kept, LEAST_TIMEOUT)
+            return False
         keeper.verify()  # closed while we waited?
         keeper.engine.unpark(ticket)
         kept.admitted = True
@@ -108,7 +107,9 @@ def _asking(keeper: Keeper, wanted: Sequence[Kept]) -> float:
     return keeper.io.now()
 
 
-async def _wait(keeper: Keeper, kept: Kept, place: Place, limit: float) -> bool:
+async def _wait(
+    keeper: Keeper, kept: Kept, place: Place, limit: float, attend: Attend | None
+) -> bool:
     """Sleep in the queue until the ticket is admitted (True) or `limit` has come (False)."""
     io, engine, ticket = keeper.io, keeper.engine, kept.ticket
     backoff = Backoff(0.01, 0.25, io.random)
@@ -124,6 +125,8 @@ async def _wait(keeper: Keeper, kept: Kept, place: Place, limit: float) -> bool:
                 # Not in the queue any more, or admitted so long ago that it may be over already.
                 place = await _look(keeper, kept, limit)
             else:
+                if attend is not None:
+                    until = min(until, await attend(kept))
                 standing = await engine.park(ticket, until)
                 if standing is not None and standing.fence == kept.fence:
                     kept.place, kept.abandoned = standing.place, standing.abandoned

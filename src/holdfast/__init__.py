@@ -3,6 +3,7 @@
 from holdfast.client import AsyncClient, Client
 from holdfast.core.durations import suggest_ttl
 from holdfast.core.errors import (
+    DeadlockVictim,
     EngineError,
     HoldfastError,
     LeaseLost,
@@ -22,6 +23,7 @@ from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, Lock
 from holdfast.primitives.rwlock import ReadWriteLock
 from holdfast.primitives.several import AsyncLeases, AsyncLockAll, Leases, LockAll
+from holdfast.primitives.transaction import AsyncTransaction, Transaction
 
 __version__ = "0.1.0"
 
@@ -32,8 +34,10 @@ __all__ = [
     "AsyncLeases",
     "AsyncLock",
     "AsyncLockAll",
+    "AsyncTransaction",
     "Client",
     "Contender",
+    "DeadlockVictim",
     "Election",
     "EngineError",
     "HoldfastError",
@@ -52,6 +56,7 @@ __all__ = [
     "ReadWriteLock",
     "StaleFence",
     "Traits",
+    "Transaction",
     "UnsafeEngine",
     "Unsupported",
     "WouldDeadlock",

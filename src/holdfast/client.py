@@ -26,6 +26,7 @@ from holdfast.primitives.once import Once, async_once, async_scheduled, once, sc
 from holdfast.primitives.rwlock import ReadWriteLock
 from holdfast.primitives.several import AsyncLockAll, LockAll
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
+from holdfast.primitives.transaction import AsyncTransaction, Transaction
 
 if TYPE_CHECKING:
     from holdfast.guards.stamp import AsyncBarrier, Barrier
@@ -316,6 +317,27 @@ class Client(_BaseClient[Lock]):
         options = (ttl, 0.0, label, False, None, purpose)
         return scheduled(lambda job: self._once(name, job, at_most_every, *options, results=False))
 
+    def transaction(
+        self,
+        policy: str = "wait-die",
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        attempts: int = 100,
+        label: str | None = None,
+        purpose: Guarantee | None = None,
+    ) -> Transaction:
+        """Several locks, taken one after the other without deadlock: whoever would wait in a circle gives
+        way, with `DeadlockVictim`, and `run()` tries it again. `policy` is "wait-die", "wound-wait",
+        "timeout", "ordered" or "detect"; `timeout` is for all it waits, `attempts` how often it is tried."""
+        return Transaction(
+            self._keeper,
+            lambda name, note: self._lock(name, ttl, None, label, False, None, purpose, note=note),
+            policy=policy,
+            timeout=timeout,
+            attempts=attempts,
+        )
+
     def locked(self, name: str, **options: Any) -> Decorator:
         """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
 
@@ -483,6 +505,27 @@ class AsyncClient(_BaseClient[AsyncLock]):
         options = (ttl, 0.0, label, False, None, purpose)
         return async_scheduled(
             lambda job: self._once(name, job, at_most_every, *options, results=False)
+        )
+
+    def transaction(
+        self,
+        policy: str = "wait-die",
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        attempts: int = 100,
+        label: str | None = None,
+        purpose: Guarantee | None = None,
+    ) -> AsyncTransaction:
+        """Several locks, taken one after the other without deadlock: whoever would wait in a circle gives
+        way, with `DeadlockVictim`, and `run()` tries it again. `policy` is "wait-die", "wound-wait",
+        "timeout", "ordered" or "detect"; `timeout` is for all it waits, `attempts` how often it is tried."""
+        return AsyncTransaction(
+            self._keeper,
+            lambda name, note: self._lock(name, ttl, None, label, False, None, purpose, note=note),
+            policy=policy,
+            timeout=timeout,
+            attempts=attempts,
         )
 
     def locked(self, name: str, **options: Any) -> AsyncDecorator:

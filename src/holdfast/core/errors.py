@@ -5,6 +5,7 @@
     ├─ LeaseLost                         was held, can't be trusted any more
     ├─ StaleFence                        a guard refused a holder that was overtaken
     ├─ WouldDeadlock                     the same caller asked twice
+    ├─ DeadlockVictim                    a transaction that has to give way and be tried again
     ├─ RanBefore                         run once, it failed, and that was kept
     ├─ Unsupported                       this engine or set-up can't do that
     ├─ UnsafeEngine                      a correctness lock was asked of an engine that can't give it
@@ -78,6 +79,20 @@ class StaleFence(HoldfastError):
 
 class WouldDeadlock(HoldfastError):
     """The caller already holds this lock, so waiting for it would never end."""
+
+
+class DeadlockVictim(HoldfastError):
+    """A transaction has to give up what it holds, because others wait for that; `run()` tries it again.
+
+    `cycle` is who waits for whom, if that is known; `transaction` the id of the one that gives way.
+    """
+
+    def __init__(
+        self, message: str, *, name: str, transaction: str, cycle: tuple[Any, ...] = ()
+    ) -> None:
+        super().__init__(message, name=name)
+        self.transaction = transaction
+        self.cycle = cycle
 
 
 class RanBefore(HoldfastError):

@@ -141,7 +141,8 @@ class Keeper:
                 callback()
             except Exception:
                 log.exception("the on_lost callback for %r failed", kept.ticket.name)
-        level = logging.DEBUG if reason == CLOSED else logging.WARNING  # closing is no accident
+        accident = reason != CLOSED and not kept.quiet
+        level = logging.WARNING if accident else logging.DEBUG
         log.log(level, "lease on %r was lost: %s", kept.ticket.name, reason)
 
     async def close(self) -> None:

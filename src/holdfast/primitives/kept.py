@@ -36,6 +36,7 @@ class Kept:
         "heard",
         "on_lost",
         "place",
+        "quiet",
         "reason",
         "recheck_at",
         "suspended",
@@ -60,6 +61,8 @@ class Kept:
         self.due = math.inf
         self.wheel: float | None = None
         self.depth = 1
+        self.quiet = False
+        """Whether its loss is nobody's concern but ours."""
         self.event: Event | None = None
         self.on_lost: Sequence[Callable[[], Any]] = ()
 

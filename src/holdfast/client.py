@@ -324,18 +324,21 @@ class Client(_BaseClient[Lock]):
         ttl: float | None = None,
         timeout: float | None = None,
         attempts: int = 100,
+        patience: float = 0.5,
         label: str | None = None,
         purpose: Guarantee | None = None,
     ) -> Transaction:
         """Several locks, taken one after the other without deadlock: whoever would wait in a circle gives
         way, with `DeadlockVictim`, and `run()` tries it again. `policy` is "wait-die", "wound-wait",
-        "timeout", "ordered" or "detect"; `timeout` is for all it waits, `attempts` how often it is tried."""
+        "timeout", "ordered" or "detect"; `timeout` is for all it waits, `attempts` how often it is tried.
+        `patience` is for the policy "timeout": how long to wait for a lock, at first."""
         return Transaction(
             self._keeper,
             lambda name, note: self._lock(name, ttl, None, label, False, None, purpose, note=note),
             policy=policy,
             timeout=timeout,
             attempts=attempts,
+            patience=patience,
         )
 
     def locked(self, name: str, **options: Any) -> Decorator:
@@ -514,18 +517,21 @@ class AsyncClient(_BaseClient[AsyncLock]):
         ttl: float | None = None,
         timeout: float | None = None,
         attempts: int = 100,
+        patience: float = 0.5,
         label: str | None = None,
         purpose: Guarantee | None = None,
     ) -> AsyncTransaction:
         """Several locks, taken one after the other without deadlock: whoever would wait in a circle gives
         way, with `DeadlockVictim`, and `run()` tries it again. `policy` is "wait-die", "wound-wait",
-        "timeout", "ordered" or "detect"; `timeout` is for all it waits, `attempts` how often it is tried."""
+        "timeout", "ordered" or "detect"; `timeout` is for all it waits, `attempts` how often it is tried.
+        `patience` is for the policy "timeout": how long to wait for a lock, at first."""
         return AsyncTransaction(
             self._keeper,
             lambda name, note: self._lock(name, ttl, None, label, False, None, purpose, note=note),
             policy=policy,
             timeout=timeout,
             attempts=attempts,
+            patience=patience,
         )
 
     def locked(self, name: str, **options: Any) -> AsyncDecorator:

@@ -38,6 +38,14 @@ def check_timeout(timeout: float | None) -> float:
     return timeout
 
 
+def check_patience(patience: float) -> float:
+    """The patience of a transaction as a float, or an error that says what it must be."""
+    patience = _number("patience", patience)
+    if not 0 < patience < math.inf:
+        raise ValueError(f"patience must be more than zero seconds, not {patience}")
+    return patience
+
+
 def check_keep(what: str, keep: float) -> float:
     """How long to remember something as a float, or an error that says what that must be."""
     keep = _number(what, keep)

@@ -84,12 +84,15 @@ class Ordered(Policy):
 class Timeout(Policy):
     """Whoever waits for long gives way; each time it waits longer, and nobody waits equally long."""
 
-    FIRST, LONGEST = 0.5, 8.0
+    DOUBLED = 4
+    """How often: then it waits sixteen times as long as at first."""
 
     def patience(self, left: float) -> float:
         if not self._transaction.names:  # who holds nothing is in nobody's way
             return left
-        patience: float = min(self.FIRST * 2 ** (self._transaction.attempts - 1), self.LONGEST)
+        patience: float = self._transaction.patience * 2 ** min(
+            self._transaction.attempts - 1, self.DOUBLED
+        )
         return min(left, patience * (0.5 + self._keeper.io.random.random() / 2))
 
     def impatient(self, error: LockTimeout, early: bool) -> Exception:

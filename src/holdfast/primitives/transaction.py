@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.core.backoff import Backoff
 from holdfast.core.deadlock import Stamp
-from holdfast.core.durations import check_timeout
+from holdfast.core.durations import check_patience, check_timeout
 from holdfast.core.errors import DeadlockVictim, HoldfastError, LeaseLost
 from holdfast.io.blocking import run
 from holdfast.primitives.cycles import Detect
@@ -48,6 +48,7 @@ class BaseTransaction(Generic[L]):
         policy: str,
         timeout: float | None,
         attempts: int,
+        patience: float,
     ) -> None:
         if type(attempts) is not int or attempts < 1:
             raise ValueError(f"attempts must be a whole number, one or more, not {attempts!r}")
@@ -55,6 +56,7 @@ class BaseTransaction(Generic[L]):
         self._make = make
         self._timeout = check_timeout(timeout)
         self._most = attempts
+        self.patience = check_patience(patience)
         self.attempts = 1
         """How often it was tried."""
         self.id = new_id()[:16]

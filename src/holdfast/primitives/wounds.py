@@ -85,6 +85,7 @@ class WoundWait(Policy):
         if not await obtain(self._keeper, bell, 0.0):
             raise self._victim(parked.ticket.name, "an older one waits for what it holds")
         self._alarm = alarm = _Alarm(bell, parked)
+        bell.on_lost = [lambda: self._ring(alarm)]  # at its renewal, should nobody have heard it
         self._keeper.io.spawn(self._listen(alarm), "holdfast-wounds")
 
     async def _listen(self, alarm: _Alarm) -> None:
@@ -92,8 +93,11 @@ class WoundWait(Policy):
         try:
             await obtain(self._keeper, listener, math.inf)
             await withdraw(self._keeper, listener, LEAST_TIMEOUT)
-        except HoldfastError:  # closed, or the engine is away: then it will be noticed in `settle`
+        except HoldfastError:  # closed, or the engine is away: the bell's own renewal will tell
             return
+        self._ring(alarm)
+
+    def _ring(self, alarm: _Alarm) -> None:
         if not alarm.over:
             alarm.rang = True
             self._engine.rouse(alarm.parked.ticket)

@@ -94,7 +94,7 @@ class Deadlocks:
             )
 
         transaction = AsyncTransaction(
-            keeper, make, policy=self.policy, timeout=None, attempts=100_000
+            keeper, make, policy=self.policy, timeout=None, attempts=100_000, patience=0.05
         )
         if self._change is not None:
             self._change(transaction)

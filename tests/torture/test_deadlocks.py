@@ -1,0 +1,44 @@
+"""Transactions in every order, by every policy: all finish, nobody is let in twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.deadlock import POLICIES
+from holdfast.core.ticket import Inspection
+from holdfast.primitives.transaction import AsyncTransaction
+from holdfast.torture.deadlocks import main, run_many
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_all_come_to_an_end(policy: str) -> None:
+    verdicts = run_many(policy, range(60))
+    assert [verdict.violations for verdict in verdicts if verdict.violations] == []
+    assert all(verdict.finished == 8 for verdict in verdicts)
+    if policy != "ordered":
+        assert sum(verdict.given_way for verdict in verdicts) > 0, "else it proves nothing"
+
+
+def holders_only(transaction: AsyncTransaction) -> None:
+    """The mistake of the textbooks: to compare with who holds, but not with who waits ahead."""
+    policy = transaction._policy
+    inspect = policy._inspect
+
+    async def only(name: str) -> Inspection:
+        return (await inspect(name))._replace(waiters=())
+
+    policy._inspect = only  # type: ignore[method-assign]
+
+
+def test_comparing_with_the_holder_only_hangs() -> None:
+    verdicts = run_many("wait-die", range(30), holders_only)
+    hung = [verdict for verdict in verdicts if verdict.finished < 8]
+    assert hung
+    assert "never came to an end" in hung[0].violations[0]
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "0-1", "--policy", "wait-die", "--policy", "ordered"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert "wait-die: 2 runs, 0 with violations" in first
+    assert "ordered: 2 runs, 0 with violations" in second

@@ -130,7 +130,7 @@ class _BaseClient(Generic[K]):
     def _once(
         self, name: str, work: Callable[..., Any], keep: float, *options: Any, **kinds: bool
     ) -> tuple[K, Once]:
-        lock = self._lock(check_name(f"{check_name(name)} (once)"), *options)
+        lock = self._lock(name, *options)
         return lock, Once(lock, work, keep=keep, **kinds)
 
     def _each(self, names: Iterable[str], *options: Any) -> list[K]:

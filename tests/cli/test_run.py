@@ -139,3 +139,28 @@ def test_where_the_url_is_given(sqlite_cli: Cli, tmp_path: Path, place: str) -> 
 def test_the_default_is_a_file_in_the_state_folder(sqlite_cli: Cli, tmp_path: Path) -> None:
     assert sqlite_cli("run", "x", "--", "true", HOLDFAST_URL="").returncode == 0
     assert (tmp_path / "holdfast" / "locks.db").exists()
+
+
+def test_once_per_period(sqlite_cli: Cli) -> None:
+    failing = sqlite_cli("run", "x", "--once-per", "1h", "--", "false")
+    assert failing.returncode == 1
+    first = sqlite_cli("run", "x", "--once-per", "1h", "--", "echo", "ran")
+    assert (first.returncode, first.stdout, first.stderr) == (0, "ran\n", "")
+    again = sqlite_cli("run", "x", "--once-per", "1h", "--", "echo", "ran")
+    assert (again.returncode, again.stdout) == (0, "")
+    assert again.stderr == "holdfast: 'x' has run within the last 3600 s: nothing to do\n"
+    assert sqlite_cli("run", "x", "-q", "--once-per", "1h", "--", "echo").stderr == ""
+    with holdfast.Client(sqlite_cli.url) as client:
+        assert nothing_left(client, "x")
+
+
+def test_once_per_period_does_not_wait(sqlite_cli: Cli) -> None:
+    with holdfast.Client(sqlite_cli.url) as client, client.lock("x"):
+        busy = sqlite_cli("run", "x", "--once-per", "15m", "--", "echo", "ran")
+    assert (busy.returncode, busy.stdout) == (0, "")
+    assert "is not free" in busy.stderr
+    for wrong in ("x", "1y", "-1h", "0", "nan", "inf"):
+        refused = sqlite_cli("run", "x", f"--once-per={wrong}", "--", "true")
+        assert refused.returncode == 64, wrong
+        assert "--once-per" in refused.stderr
+    assert sqlite_cli("run", "x", "-n", "--once-per", "1h", "--", "true").returncode == 64

@@ -53,7 +53,7 @@ async def test_the_first_does_it_and_all_have_the_result(cell: Cell) -> None:
     first = cell.actor().start(lambda: client.once(cell.name, work.function))
     await soon(lambda: work.times, "the beginning")
     others = [cell.actor().start(lambda: other.once(cell.name, work.function)) for _ in range(3)]
-    await queued(cell, other, 3, f"{cell.name} (once)")
+    await queued(cell, other, 3)
     work.go_on()
     assert await asyncio.wait_for(asyncio.gather(first, *others), 60) == [work.result] * 4
     assert await cell.run(lambda: other.once(cell.name, work.function)) == work.result
@@ -99,7 +99,7 @@ async def test_whoever_dies_at_it_is_followed(cell: Cell) -> None:
         return note(lease)
 
     with Child(cell.face, cell.url) as child:
-        child.call("acquire", name=f"{cell.name} (once)", ttl=1.0)
+        child.call("acquire", name=cell.name, ttl=1.0)
         child.kill()
     work = note if cell.face == "sync" else note_async
     assert await cell.run(lambda: client.once(cell.name, work)) == 7

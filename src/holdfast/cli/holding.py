@@ -6,6 +6,7 @@ import asyncio
 import errno
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.cli import exits
@@ -18,6 +19,7 @@ from holdfast.core.errors import EngineError, LeaseLost, LockTimeout
 from holdfast.io.clock import now
 from holdfast.primitives.lease import AsyncLease
 from holdfast.primitives.lock import AsyncLock
+from holdfast.primitives.once import Once
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Job:
     label: str
     conflict: int
     quiet: bool
+    period: float | None = None
+    """Not if it has run within so many seconds."""
 
     def grace_within(self, ttl: float) -> float:
         """How long the command gets to end when its lease is lost, in seconds."""
@@ -61,16 +65,25 @@ async def _carry_out(job: Job, child: Child) -> int:
             client = AsyncClient(job.url, ttl=job.ttl, label=job.label)
             job.grace_within(client.traits.default_ttl if job.ttl is None else job.ttl)
             lock = client.lock(job.name)
-        must_be_shared(client.traits)
+            must_be_shared(client.traits)
+            once = None if job.period is None else Once(lock, _nothing, keep=job.period)
         try:
-            return await _wait_and_run(job, lock, child, signals)
+            return await _wait_and_run(job, lock, child, signals, once)
         finally:
             await client.close()
     finally:
         child.close()
 
 
-async def _wait_and_run(job: Job, lock: AsyncLock, child: Child, signals: _Signals) -> int:
+def _nothing() -> None:
+    """What is to be done once is done by a command."""
+
+
+async def _wait_and_run(
+    job: Job, lock: AsyncLock, child: Child, signals: _Signals, once: Once | None
+) -> int:
+    if once is not None and await _has_run(job, once):
+        return 0
     waiting = asyncio.create_task(lock.acquire(job.timeout))
     # Once: a second signal must not cut short the first one's tidying up.
     signals.deliver_to(lambda _: waiting.cancelling() or waiting.cancel())
@@ -79,15 +92,28 @@ async def _wait_and_run(job: Job, lock: AsyncLock, child: Child, signals: _Signa
     except LockTimeout as error:
         if not job.quiet:
             say(str(error))
-        return job.conflict
+        return job.conflict if once is None else 0
     except asyncio.CancelledError:
         if signals.first is None:
             raise
         return exits.SIGNALLED + signals.first
-    return await _run(job, lease, child, signals)
+    if once is not None and await _has_run(job, once):  # it has ended in the meantime
+        await _release(lease)
+        return 0
+    return await _run(job, lease, child, signals, once)
 
 
-async def _run(job: Job, lease: AsyncLease, child: Child, signals: _Signals) -> int:
+async def _has_run(job: Job, once: Once) -> bool:
+    if await once.known() is None:
+        return False
+    if not job.quiet:
+        say(f"{job.name!r} has run within the last {job.period:g} s: nothing to do")
+    return True
+
+
+async def _run(
+    job: Job, lease: AsyncLease, child: Child, signals: _Signals, once: Once | None
+) -> int:
     if signals.first is not None:  # it came in the very moment in which we got the lock
         await _release(lease)
         return exits.SIGNALLED + signals.first
@@ -96,7 +122,8 @@ async def _run(job: Job, lease: AsyncLease, child: Child, signals: _Signals) -> 
             f"warning: the previous holder of {job.name!r} did not release it: "
             "its work may be half done"
         )
-    ends = now() + lease.remaining()
+    began = now()
+    ends = began + lease.remaining()
     margin = min(1.0, lease.ttl / 20)
     child.start(_environment(lease), ends, job.grace_within(lease.ttl), margin)
     signals.deliver_to(child.signal)
@@ -109,6 +136,9 @@ async def _run(job: Job, lease: AsyncLease, child: Child, signals: _Signals) -> 
         return exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
     finally:
         news.cancel()
+    if once is not None and code == 0 and not stopped:
+        with suppress(LeaseLost):  # it will be said when it is released
+            await once.done(lease, began)
     lost = await _release(lease, known=stopped)
     if stopped or (lost and code == 0):
         return exits.LOST

@@ -38,6 +38,18 @@ def checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
     return callback
 
 
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def seconds(text: str) -> float:
+    """Seconds from a number that may have a unit: 90, 15m, 1h, 1d."""
+    unit = text[-1:] if text[-1:] in UNITS else ""
+    try:
+        return float(text.removesuffix(unit)) * UNITS.get(unit, 1.0)
+    except ValueError:
+        raise ValueError(f"{text!r} is no duration: give seconds, or e.g. 15m, 1h, 1d") from None
+
+
 def name_argument(function: F) -> F:
     """`NAME`: what is protected."""
     return click.argument("name", callback=checked(check_name))(function)

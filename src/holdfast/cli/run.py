@@ -9,8 +9,8 @@ import click
 
 from holdfast.cli import exits
 from holdfast.cli.messages import printable
-from holdfast.cli.options import checked, name_argument, url_option
-from holdfast.core.durations import check_timeout, check_ttl
+from holdfast.cli.options import checked, name_argument, seconds, url_option
+from holdfast.core.durations import check_keep, check_timeout, check_ttl
 
 
 class _Run(click.Command):
@@ -37,6 +37,7 @@ class _Run(click.Command):
 Examples:
   holdfast run nightly -- ./backup.sh --all
   holdfast run nightly -n -E 0 -- ./backup.sh      not now if it runs already: no error
+  holdfast run nightly --once-per 20h -- ./backup.sh   in ten crontabs: runs once
   holdfast run deploy -w 60 --ttl 20 -- make deploy
   holdfast run x -- sh -c 'curl -H "Fence: $HOLDFAST_FENCE" …'
 
@@ -82,6 +83,14 @@ Exit codes: the command's own, 128+n when it was ended by signal n,
     help="Time between SIGTERM and SIGKILL when the lease is lost. "
     "Less than half the ttl; default: a sixth of it, at most 10.",
 )
+@click.option(
+    "--once-per",
+    "period",
+    metavar="DURATION",
+    callback=checked(lambda text: check_keep("--once-per", seconds(text))),
+    help="Not if it has run in this time, counted from its beginning, or runs now: e.g. 1h. A run that "
+    "fails does not count. Not to run is no error.",
+)
 @click.option("--label", help="Who you are, in listings. Default: the command's name.")
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing when the lock was not free in time.")
 @url_option
@@ -101,6 +110,10 @@ def run(context: click.Context, /, **options: Any) -> None:
         if options["timeout"] is not None:
             raise click.UsageError("-n does not wait, so there is nothing to say with -w.", context)
         options["timeout"] = 0.0
+    if options["period"] is not None:
+        if options["timeout"] is not None:
+            raise click.UsageError("--once-per does not wait: leave out -n and -w.", context)
+        options["timeout"] = 0.0
     context.exit(_run(**options))
 
 
@@ -116,6 +129,7 @@ def _run(
     quiet: bool,
     url: str | None,
     nonblock: bool,
+    period: float | None,
 ) -> int:
     # Not needed for --help and its like.
     from holdfast.cli.holding import Job, carry_out
@@ -131,6 +145,7 @@ def _run(
             label=_default_label(command) if label is None else label,
             conflict=conflict,
             quiet=quiet,
+            period=period,
         )
     )
 

@@ -74,6 +74,10 @@ class Once:
             raise _unfit(self._lock.name, type(result).__name__) from error
         return result
 
+    async def done(self, lease: BaseLease, began: float) -> None:
+        """Note down that it was done, by somebody else than `perform`."""
+        await self._note({"result": None}, lease, began)
+
     async def _note(self, outcome: dict[str, Any], lease: BaseLease, began: float) -> None:
         text = json.dumps(outcome)
         # Not less than nothing: the work may have taken longer than it is to be remembered.

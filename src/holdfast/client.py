@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from holdfast.core.errors import UnsafeEngine, Unsupported
 from holdfast.core.names import check_name
 from holdfast.core.ticket import ALONE, Inspection, Owner, Share
-from holdfast.engines.contract import NO_SHARING, Guarantee, Traits
+from holdfast.engines.contract import NO_SHARING, Engine, Guarantee, Traits
 from holdfast.engines.registry import open_engine
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO, run
@@ -29,6 +29,7 @@ from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 from holdfast.primitives.transaction import AsyncTransaction, Transaction
 
 if TYPE_CHECKING:
+    from holdfast.engines.routing import Routes
     from holdfast.guards.stamp import AsyncBarrier, Barrier
 
 K = TypeVar("K", bound=BaseLock[Any])
@@ -52,11 +53,16 @@ class _BaseClient(Generic[K]):
     _kind: type[K]
 
     def __init__(
-        self, url: str | None, io: IO, ttl: float | None, label: str, purpose: Guarantee
+        self,
+        url: str | Routes | None,
+        io: IO,
+        ttl: float | None,
+        label: str,
+        purpose: Guarantee,
     ) -> None:
         self._io = io
         self._owner = _owner(label)
-        self._engine = open_engine(default_url() if url is None else url, io)
+        self._engine = _open(default_url() if url is None else url, io)
         self._ttl = self.traits.default_ttl if ttl is None else self.traits.check_ttl(ttl)
         self._keeper = Keeper(self._engine, io)
         self._purpose = purpose
@@ -170,6 +176,14 @@ class _BaseClient(Generic[K]):
         await self._io.close()
 
 
+def _open(url: str | Routes, io: IO) -> Engine:
+    if isinstance(url, str):
+        return open_engine(url, io)
+    from holdfast.engines.routing import open_routed  # most have one engine
+
+    return open_routed(url, io, open_engine)
+
+
 def _owner(label: str) -> Owner:
     if not isinstance(label, str):
         raise TypeError(f"a label must be a str, not {type(label).__name__}")
@@ -182,15 +196,17 @@ class Client(_BaseClient[Lock]):
     """Locks for blocking programs. Safe to share between threads; make a new one after a fork.
 
     `url` chooses the engine; without one it is `HOLDFAST_URL` or a SQLite file in the user's state
-    folder. `ttl` is the default for this client's locks, 30 seconds if not given. `label` says who
-    you are in listings. `purpose="correctness"` refuses engines that can't promise it.
+    folder. A dict, `{"order:*": url1, "*": url2}`, gives each name the engine of the first pattern that
+    matches it; several URLs for one pattern are chosen from by the name's hash. `ttl` is the default for
+    this client's locks, 30 seconds if not given. `label` says who you are in listings.
+    `purpose="correctness"` refuses engines that can't promise it.
     """
 
     _kind = Lock
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Routes | None = None,
         *,
         ttl: float | None = None,
         label: str = "",
@@ -382,7 +398,7 @@ class AsyncClient(_BaseClient[AsyncLock]):
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Routes | None = None,
         *,
         ttl: float | None = None,
         label: str = "",

@@ -14,6 +14,7 @@ from holdfast.cli.break_ import break_
 from holdfast.cli.demo.command import demo
 from holdfast.cli.listing import ls, show
 from holdfast.cli.messages import say
+from holdfast.cli.migrate import migrate
 from holdfast.cli.options import url_option
 from holdfast.cli.run import run
 from holdfast.cli.schema import schema
@@ -38,7 +39,7 @@ def cli(url: str | None) -> None:
     """
 
 
-for command in (run, ls, show, break_, schema, demo):
+for command in (run, ls, show, break_, schema, migrate, demo):
     cli.add_command(command)
 
 

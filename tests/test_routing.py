@@ -1,0 +1,116 @@
+"""Several engines as one: each name has its own, and nothing is lost between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import holdfast
+from tests.servers import RedisFactory
+from tests.waiting import eventually
+
+
+def memory() -> str:
+    return f"memory://{uuid4().hex}"
+
+
+def test_each_name_has_its_engine() -> None:
+    orders, rest = memory(), memory()
+    with (
+        holdfast.Client({"order:*": orders, "*": rest}) as client,
+        holdfast.Client(orders) as first,
+        holdfast.Client(rest) as second,
+    ):
+        one, two = client.lock("order:42").acquire(), client.lock("report").acquire()
+        assert first.names() == ["order:42"]
+        assert second.names() == ["report"]
+        assert client.names() == ["order:42", "report"]
+        assert first.lock("order:42").try_acquire() is None
+        assert client.inspect("order:42").holders[0].fence == one.fence
+        assert client.break_lock("report")
+        assert second.names() == []
+        one.renew()
+        with pytest.raises(holdfast.LeaseLost):
+            two.renew()
+
+
+def test_the_hash_chooses_and_few_names_move() -> None:
+    urls = [memory() for _ in range(3)]
+    with holdfast.Client({"*": urls}) as three, holdfast.Client({"*": urls[:2]}) as two:
+        names = [f"order:{number}" for number in range(300)]
+        parts = [three._engine.part_of(name) for name in names]  # type: ignore[attr-defined]
+        assert all(count > 60 for count in Counter(parts).values())
+        places = [three._engine._engines.index(part) for part in parts]  # type: ignore[attr-defined]
+        kept = [
+            two._engine._engines.index(two._engine.part_of(name)) == place  # type: ignore[attr-defined]
+            for name, place in zip(names, places, strict=True)
+            if place < 2
+        ]
+        assert all(kept), "only the names of the third one move"
+
+
+async def test_several_across_engines(tmp_path: Path, redis_url: str) -> None:
+    routes = {"a*": f"sqlite:///{tmp_path}/locks.db", "*": redis_url}
+    name = uuid4().hex
+    async with holdfast.AsyncClient(routes, ttl=2) as client:
+        leases = await client.lock_all([f"a{name}", f"b{name}"]).acquire()
+        await asyncio.sleep(1.0)  # both are renewed meanwhile
+        assert await client.lock(f"b{name}").try_acquire() is None
+        deadlines = [lease._kept.deadline for lease in leases.values()]
+        for lease in leases.values():
+            await lease.renew()
+        assert [lease._kept.deadline for lease in leases.values()] > deadlines
+        await leases.release()
+        assert await client.names(f"*{name}") == []
+
+
+def test_a_part_that_is_away_does_not_take_the_others_along(
+    redis_server: RedisFactory, tmp_path: Path
+) -> None:
+    server = redis_server()
+    routes = {"far:*": server.url, "*": f"sqlite:///{tmp_path}/locks.db"}
+    with holdfast.Client(routes, ttl=3) as client:
+        far, near = client.lock("far:1").acquire(), client.lock("near").acquire()
+        server.freeze()
+        eventually(lambda: far.state is holdfast.LeaseState.SUSPENDED, "the suspension")
+        first = near._kept.deadline
+        eventually(lambda: near._kept.deadline > first, "the other one's renewal")
+        assert near.state is holdfast.LeaseState.HELD
+        with pytest.raises(holdfast.EngineError):
+            client.inspect("far:1")
+        server.thaw()
+
+
+def test_what_all_can_do_is_what_is_promised(tmp_path: Path) -> None:
+    routes: Any = {"x*": "redlock://a,b,c", "*": f"sqlite:///{tmp_path}/locks.db"}
+    client = holdfast.Client(routes)
+    assert client.traits.guarantee == "efficiency"
+    assert not client.traits.fifo
+    with pytest.raises(holdfast.UnsafeEngine):
+        holdfast.Client(routes, purpose="correctness")
+    with pytest.raises(holdfast.Unsupported):
+        client.rwlock("x")
+
+
+@pytest.mark.parametrize(
+    ("routes", "error", "told"),
+    [
+        ({}, ValueError, 'last route must be "\\*"'),
+        ({"*": "memory://", "a*": "memory://"}, ValueError, "last route"),
+        ({"*": []}, ValueError, "has no URL"),
+        (["memory://"], TypeError, "a dict of patterns"),
+        (
+            {"a": "postgresql+advisory://localhost/x", "*": "memory://"},
+            ValueError,
+            "with a ttl and engines without",
+        ),
+    ],
+)
+def test_routes_that_can_not_be_right(routes: Any, error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        holdfast.Client(routes)

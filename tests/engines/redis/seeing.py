@@ -32,7 +32,7 @@ def record(server: RedisServer, name: str) -> Record:
 
 def tickets(server: RedisServer, name: str) -> list[str]:
     """The ids of the holder and of those who wait, first come first."""
-    key, queue, _ = keys_of(tag_of(name))
+    key, queue, *_ = keys_of(tag_of(name))
     holder = record(server, name).holder if server.execute("EXISTS", key) else ""
     waiting = [str(id) for id in server.execute("ZRANGE", queue, 0, -1)]
     return [holder, *waiting] if holder else waiting

@@ -18,7 +18,7 @@ from tests.waiting import soon
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
-RECORD, QUEUE, WAITERS = keys_of("x")
+RECORD, QUEUE, WAITERS, SHARERS = keys_of("x")
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_fences_grow_though_the_clock_was_set_back(
     first = ticket()
     future = await enter(engine, first) + 3600 * 1_000_000
     await engine.leave(first, timeout=2)
-    remember = "redis.call('SET', KEYS[1], cmsgpack.pack('h1', tonumber(ARGV[1]), 0))"
+    remember = "redis.call('SET', KEYS[1], cmsgpack.pack('h2', tonumber(ARGV[1]), 0))"
     server.execute("EVAL", remember, 1, RECORD, future)
     fences = []
     for _ in range(3):
@@ -194,6 +194,6 @@ async def test_leaving_behind_a_dead_holder_is_a_clean_release(
 def test_names_become_keys_and_back(name: str) -> None:
     key, *others = keys_of(tag_of(name))
     assert name_of(key.encode()) == name
-    assert others == [key + ":q", key + ":w"]
+    assert others == [key + ":q", key + ":w", key + ":s"]
     inside = key[key.index("{") + 1 : key.index("}")]
     assert inside == tag_of(name), "what a cluster looks at is all of it"

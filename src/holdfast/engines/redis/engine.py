@@ -6,6 +6,7 @@ grows, lets a storage reject the holder that does not know it yet.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,16 @@ import hiredis
 
 from holdfast.core.errors import EngineError
 from holdfast.core.names import matches
-from holdfast.core.ticket import Contender, Departure, Inspection, Owner, Place, Standing, Ticket
+from holdfast.core.ticket import (
+    Contender,
+    Departure,
+    Inspection,
+    Owner,
+    Place,
+    Share,
+    Standing,
+    Ticket,
+)
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
 from holdfast.engines.redis.keys import RECORDS, keys_of, name_of, tag_of
@@ -38,7 +48,7 @@ from holdfast.engines.resp.advice import (
 from holdfast.engines.resp.blocking import BlockingNode
 from holdfast.engines.resp.link import Link, Node
 from holdfast.engines.resp.multiplexed import MultiplexedNode
-from holdfast.engines.resp.script import Command, Script
+from holdfast.engines.resp.script import Command, Script, floor_of
 from holdfast.engines.resp.wire import Broken, Login, forgotten
 from holdfast.engines.tls import TLS_OPTIONS, tls_of
 from holdfast.io.contract import IO
@@ -66,6 +76,7 @@ class RedisEngine(Engine):
             "a failover may hand out one fence twice, so guards compare (fence, id)"
         ),
         clock="the Redis server's wall clock",
+        sharing=True,
     )
 
     def __init__(self, topology: Topology, where: str, io: IO) -> None:
@@ -73,6 +84,8 @@ class RedisEngine(Engine):
         self._where = where
         self._io = io
         self._parked: dict[str, _Parked] = {}
+        self._rousing = threading.Lock()
+        """While somebody's link is cut from outside, it must not go to anybody else."""
         topology.on_news = self._resettle
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
@@ -90,6 +103,7 @@ class RedisEngine(Engine):
                     link.channel,
                     ticket.owner.pack(),
                     "1" if if_free else "0",
+                    *(_wishes(ticket) if ticket.share.group or ticket.floor else ()),
                 )
                 standing = _standing(await self._call(node, link, ENTER, command, timeout))
                 waiting = standing.place is Place.WAITING
@@ -133,21 +147,30 @@ class RedisEngine(Engine):
         return None if wake_up is None else _standing([int(word) for word in wake_up.split()])
 
     def unpark(self, ticket: Ticket) -> None:
-        parked = self._parked.pop(ticket.id, None)
+        parked = self._unparked(ticket.id)
         if parked is not None:
             _, node, link = parked
             node.give(link, ticket.id)
 
+    def rouse(self, ticket: Ticket) -> None:
+        with self._rousing:
+            parked = self._parked.get(ticket.id)
+            if parked is not None:
+                _, node, link = parked
+                node.rouse(link, ticket.id)
+
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         answer = await self._ask(name, INSPECT, timeout, str(limit))
-        last, abandoned, held_us, standing, *tickets = answer
-        contenders = [
-            Contender(Owner.unpack(owner.decode()), fence, joined / 1e6, left / 1e6)
-            for fence, left, joined, owner in tickets
-        ]
-        holders = tuple(one._replace(since=held_us / 1e6) for one in contenders[:1])
-        waiters, waiting = tuple(contenders[1:]), standing - len(holders)
-        return Inspection(name, holders, waiters, waiting, last, bool(abandoned))
+        last, abandoned, holders, waiting, waiters = answer
+        first_come_first = sorted((_contender(*one) for one in holders), key=lambda one: one.fence)
+        return Inspection(
+            name,
+            tuple(first_come_first),
+            tuple(_contender(*one) for one in waiters),
+            waiting,
+            last,
+            bool(abandoned),
+        )
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
         found: list[str] = []
@@ -164,27 +187,35 @@ class RedisEngine(Engine):
         return bool(await self._ask(name, EVICT, timeout))
 
     async def close(self) -> None:
-        for id, (_, node, link) in list(self._parked.items()):
-            node.dismiss(link, id)
+        with self._rousing:
+            for id, (_, node, link) in list(self._parked.items()):
+                node.dismiss(link, id)
         await self._topology.close()
 
     def _resettle(self) -> None:
         """Those who wait at a server that is no longer responsible would wait in vain."""
-        for id, (tag, node, link) in list(self._parked.items()):
-            if self._topology.moved(tag, node):
-                node.dismiss(link, id)
+        with self._rousing:
+            for id, (tag, node, link) in list(self._parked.items()):
+                if self._topology.moved(tag, node):
+                    node.dismiss(link, id)
 
     # --- one request
 
     def _resume(self, ticket: Ticket, tag: str, timeout: float) -> _Taken | None:
         """The link on which a ticket already waits, or one that is ready."""
-        parked = self._parked.pop(ticket.id, None)
+        parked = self._unparked(ticket.id)
         if parked is not None:
             _, node, link = parked
-            if not self._topology.moved(tag, node):
+            if not link.broken and not self._topology.moved(tag, node):
                 return node, link, timeout
             node.give(link, ticket.id)
         return self._ready(tag, timeout, ticket.id)
+
+    def _unparked(self, id: str) -> _Parked | None:
+        if id not in self._parked:  # as of almost all
+            return None
+        with self._rousing:
+            return self._parked.pop(id, None)
 
     def _ready(self, tag: str, timeout: float, waiter: str = "") -> _Taken | None:
         """The node for a name and a link to it, if both are at hand: as they almost always are."""
@@ -350,7 +381,7 @@ class RedisEngine(Engine):
             names, await self._batch(node, INSPECT, commands, timeout), strict=True
         ):
             if not isinstance(answer, Broken):
-                used += [name] if answer[3] > 0 else []
+                used += [name] if answer[2] else []
             elif first_word(answer) != "WRONGTYPE":  # that one is not ours
                 raise answer
         return used
@@ -362,6 +393,25 @@ class RedisEngine(Engine):
 def _standing(reply: Sequence[int]) -> Standing:
     place, fence, abandoned, recheck_us = reply
     return Standing(_PLACES[place], fence, abandoned == 1, recheck_us / 1e6)
+
+
+def _wishes(ticket: Ticket) -> tuple[str, ...]:
+    """What most tickets don't ask for: a fence above a given one, and company."""
+    group, weight, permits = ticket.share
+    return (str(floor_of(ticket)), group, str(weight), str(permits))[: 4 if group else 1]
+
+
+def _contender(
+    fence: int,
+    left_us: int,
+    since_us: int,
+    owner: bytes,
+    group: bytes = b"",
+    weight: int = 1,
+    permits: int = 1,
+) -> Contender:
+    share = Share(group.decode(), weight, permits)
+    return Contender(Owner.unpack(owner.decode()), fence, since_us / 1e6, left_us / 1e6, share)
 
 
 def _us(seconds: float) -> str:

@@ -6,14 +6,20 @@ from importlib.resources import files
 
 from holdfast.engines.resp.script import Script
 
+_FOLDER = files(__package__) / "lua"
+
+
+def _text(name: str) -> str:
+    return (_FOLDER / f"{name}.lua").read_text("utf-8")
+
+
+_QUEUE = _text("queue") + _text("group") + _text("turns")
+
 
 def _script(name: str, flags: str = "") -> Script:
-    folder = files(__package__) / "lua"
-    common, own, queue = (
-        (folder / f"{part}.lua").read_text("utf-8") for part in ("common", name, "queue")
-    )
     # In the middle, not at the top: what most calls don't need would still cost each of them.
-    return Script(common + own.replace("--[[queue.lua]]\n", queue), flags)
+    own = _text(name).replace("--[[the queue]]\n", _QUEUE)
+    return Script(_text("common") + own, flags)
 
 
 ENTER = _script("enter")

@@ -30,7 +30,6 @@ class BlockingLines(Lines):
 
     @property
     def usable(self) -> bool:
-        """Whether somebody else can use them after this one."""
         return not self._dismissed
 
     def follows(self, other: Lines) -> bool:
@@ -129,6 +128,8 @@ class BlockingLines(Lines):
         for link in self.links:
             if link is not None:
                 link.hang_up()
+
+    rouse = dismiss
 
     def settle(self, patience: float) -> None:
         """Wait a moment for what is owed: to hang up before it is read may undo what was sent."""

@@ -6,6 +6,7 @@ Efficiency locks: a node's clock or a lost memory can let two hold the lock, but
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -40,7 +41,7 @@ from holdfast.engines.redlock.scripts import EVICT, INSPECT, keys_of
 from holdfast.engines.redlock.seat import Seat
 from holdfast.engines.redlock.seeing import Scan, inspection_of
 from holdfast.engines.redlock.welcoming import Host
-from holdfast.engines.resp.script import Script
+from holdfast.engines.resp.script import Script, floor_of
 from holdfast.engines.resp.wire import Broken
 from holdfast.io.contract import IO
 
@@ -72,6 +73,8 @@ class RedlockEngine(Engine):
         self._host = Host(members, io)
         self._leftovers = Leftovers(members, io)
         self._seats: dict[str, Seat] = {}
+        self._rousing = threading.Lock()
+        """While somebody's lines are cut from outside, they must not go to anybody else."""
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         seat = self._seats.get(ticket.id) or self._new_seat(ticket.id)
@@ -177,8 +180,9 @@ class RedlockEngine(Engine):
             self._members.discard(lines)
             raise
         finally:
-            seat.parked = None
-        if ticket.id in self._seats:
+            with self._rousing:
+                seat.parked = None
+        if ticket.id in self._seats and lines.usable:
             seat.lines = lines
         else:
             self._members.discard(lines)
@@ -190,6 +194,12 @@ class RedlockEngine(Engine):
             lines, seat.lines = seat.lines, None
             lines.ignore(ticket.id)
             self._members.give(lines)
+
+    def rouse(self, ticket: Ticket) -> None:
+        with self._rousing:
+            seat = self._seats.get(ticket.id)
+            if seat is not None and seat.parked is not None:
+                seat.parked.rouse(ticket.id)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         answers = await self._ask_all(name, INSPECT, timeout, str(limit))
@@ -216,6 +226,9 @@ class RedlockEngine(Engine):
         await self._host.close()
         await self._leftovers.close()
         await self._members.close()
+        for seat in list(self._seats.values()):
+            if seat.lines is not None:  # of one that waits, but does not park
+                self._members.give(seat.lines)
 
     # --- bids
 
@@ -249,7 +262,8 @@ class RedlockEngine(Engine):
         def decided() -> bool:
             return bid.outcome is not None
 
-        requests = grants(lines, bidder, hint(), seat.channels, waited)
+        least = max(hint(), floor_of(ticket) + 1)
+        requests = grants(lines, bidder, least, seat.channels, waited)
         seat.asked_on, seat.unheard = lines, lines.up()
         seat.told.update(seat.unheard)
         patience = min(self._members.node_timeout, ticket.ttl * _SHARE)
@@ -272,14 +286,16 @@ class RedlockEngine(Engine):
         return bid
 
     def _subscribe(self, lines: Lines, ticket: Ticket, seat: Seat) -> None:
-        """Settle where each node is to wake it, and take it back where that was another place."""
+        """Settle where each node is to wake it, and take it back where it is listed otherwise."""
         lines.begin()
+        listed = ticket if seat.owner is None else ticket._replace(owner=seat.owner)
         for node in lines.up():
             channel, before = lines.channel(node), seat.channels[node]
-            if before not in ("", channel) and not seat.fence:
-                stale = release(lines.runs[node], ticket, 0, Departure.WITHDRAWN, before)
+            if before and (before != channel or listed != ticket) and not seat.fence:
+                stale = release(lines.runs[node], listed, 0, Departure.WITHDRAWN, before)
                 lines.tell(*Request.of(node, [stale]))
             seat.channels[node] = channel
+        seat.owner = ticket.owner
 
     def _leave_over(self, lines: Lines, ticket: Ticket, seat: Seat, departure: Departure) -> None:
         """After a release was sent: who can't have heard of it, or too early, hears of it later."""

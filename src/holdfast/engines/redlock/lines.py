@@ -26,6 +26,11 @@ class Lines(ABC):
         """The process at the other end of each line."""
         self._heard: deque[Heard] = deque()
 
+    @property
+    def usable(self) -> bool:
+        """Whether they can be used again after this."""
+        return True
+
     def up(self) -> list[int]:
         """The nodes to which there is a line."""
         return [node for node, link in enumerate(self.links) if link is not None]
@@ -89,3 +94,7 @@ class Lines(ABC):
     @abstractmethod
     def dismiss(self, waiter: str) -> None:
         """Have the one that listens stop; called by another one."""
+
+    @abstractmethod
+    def rouse(self, waiter: str) -> None:
+        """The same, called from any thread."""

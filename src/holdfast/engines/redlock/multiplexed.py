@@ -117,6 +117,10 @@ class MultiplexedLines(Lines):
         if self._woken is not None:
             _settle(self._woken)
 
+    def rouse(self, waiter: str) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
+            self._loop.call_soon_threadsafe(self.dismiss, waiter)
+
     def _answered(self, node: int, future: asyncio.Future[list[Any]]) -> None:
         error = None if future.cancelled() else future.exception()  # seen, whoever asked
         if future is not self._questions[node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.backoff import Backoff
+from holdfast.core.ticket import Owner
 from holdfast.engines.redlock.lines import Lines
 from holdfast.engines.resp.link import Link
 
@@ -20,6 +21,7 @@ class Seat:
         "id",
         "lines",
         "over",
+        "owner",
         "parked",
         "released_on",
         "since",
@@ -41,6 +43,8 @@ class Seat:
         self.backoff = backoff
         self.channels = [""] * nodes
         """Where each node was told to wake it."""
+        self.owner: Owner | None = None
+        """As whom it is listed there."""
         self.told: set[int] = set()
         """The nodes that heard of its last bid, so that they may have it."""
         self.asked_on: Lines | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -43,6 +44,8 @@ class BlockingLink(Link):
         self._reader = reader()
         self._timeout = sock.gettimeout() or 0.0
         self.woken: dict[str, str] = {}
+        self._ending = threading.Lock()
+        self._listening = self.dismissed = False
         self.broken = False
         self.used_at = clock.now()
 
@@ -94,13 +97,25 @@ class BlockingLink(Link):
         )
 
     def listen(self, waiter: str, timeout: float) -> str | None:
-        """Block until a wake-up for a ticket arrives."""
-        end = clock.now() + timeout
+        """Block until a wake-up for a ticket arrives, or until it is dismissed."""
+        with self._ending:
+            self._listening = True
+        try:
+            return self._hear(waiter, clock.now() + timeout)
+        except Broken:
+            if self.dismissed:
+                return None
+            raise
+        finally:
+            with self._ending:
+                self._listening = False
+
+    def _hear(self, waiter: str, until: float) -> str | None:
         try:
             while waiter not in self.woken:
                 reply = self._reader.gets()
                 if reply is MORE:
-                    left = end - clock.now()
+                    left = until - clock.now()
                     if left <= 0:
                         return None
                     self._limit(left)
@@ -169,6 +184,15 @@ class BlockingLink(Link):
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
+    def dismiss(self) -> None:
+        """End it from another thread, while its own one listens on it or does nothing with it."""
+        with self._ending:
+            self.dismissed = True
+            if self._listening:
+                self.hang_up()
+            else:
+                self.close()
+
     def close(self) -> None:
         self.broken = True
         self._socket.close()
@@ -220,7 +244,9 @@ class BlockingNode(Node):
     def give(self, link: Link, waiter: str = "") -> None:
         assert isinstance(link, BlockingLink)
         link.woken.clear()
-        if link.broken:
+        if link.dismissed:
+            link.close()
+        elif link.broken:
             link.close()
             # The others were cut by the same fault more often than not: don't fail once for each.
             self._drop_idle()
@@ -235,7 +261,9 @@ class BlockingNode(Node):
 
     def dismiss(self, link: Link, waiter: str) -> None:
         assert isinstance(link, BlockingLink)
-        link.hang_up()
+        link.dismiss()
+
+    rouse = dismiss  # there is no other way to wake a thread that reads from a socket
 
     async def close(self) -> None:
         self._closed = True

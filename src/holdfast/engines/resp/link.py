@@ -16,6 +16,9 @@ from holdfast.engines.resp.wire import Broken, Login, forgotten, refusal
 class Link(ABC):
     """One connection, subscribed to a channel of its own: wake-ups arrive on it between replies."""
 
+    broken: Broken | bool | None
+    """Whether it takes no more requests, or why."""
+
     def __init__(self) -> None:
         self.channel = "holdfast:" + os.urandom(8).hex()
         self.answers: list[Any] = []
@@ -84,7 +87,11 @@ class Node(ABC):
 
     @abstractmethod
     def dismiss(self, link: Link, waiter: str) -> None:
-        """Have the one that listens on its link for the ticket `waiter` stop and look again."""
+        """Have the one that listens on its link for the ticket `waiter` stop and look elsewhere."""
+
+    @abstractmethod
+    def rouse(self, link: Link, waiter: str) -> None:
+        """Have it stop and look again. Called from any thread, while nobody else has the link."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import hiredis
@@ -124,7 +125,12 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             if not done or future.cancelled():
                 return None
             future.result()
-        return self._news.pop(waiter)
+        return self._news.pop(waiter, None)
+
+    def rouse(self, waiter: str) -> None:
+        """Have the one that listens stop, though nothing has arrived; called from any thread."""
+        with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
+            self._loop.call_soon_threadsafe(self._rouse, waiter)
 
     def silence(self) -> float:
         """For how long the oldest request has waited for its reply, in seconds."""
@@ -205,9 +211,12 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
     def _wake(self, waiter: str, news: str) -> None:
         if waiter in self._woken:
             self._news[waiter] = news  # two may come before the task runs: the second one counts
-            future = self._woken[waiter]
-            if future is not None and not future.done():
-                future.set_result(None)
+            self._rouse(waiter)
+
+    def _rouse(self, waiter: str) -> None:
+        future = self._woken.get(waiter)
+        if future is not None and not future.done():
+            future.set_result(None)
 
     def _flush(self) -> None:
         self._flushing = False
@@ -269,6 +278,10 @@ class MultiplexedNode(Node):
     def dismiss(self, link: Link, waiter: str) -> None:
         assert isinstance(link, MultiplexedLink)
         link.ignore(waiter)
+
+    def rouse(self, link: Link, waiter: str) -> None:
+        assert isinstance(link, MultiplexedLink)
+        link.rouse(waiter)
 
     async def close(self) -> None:
         self._closed = True

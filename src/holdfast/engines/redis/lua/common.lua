@@ -1,24 +1,29 @@
--- Stands in front of every script. All work on one name and its three keys, in one hash slot:
+-- Stands in front of every script. All work on one name and its four keys, in one hash slot:
 --   KEYS[1]  the record: its format, the newest fence, abandoned (0 or 1); while somebody holds the lock
---            also keep, crowded, and of the holder: id, fence, when it expires, since when it holds, info.
+--            also keep, crowded, and of the holder: id, fence, when it expires, since when it holds, info;
+--            if it shares, also its share and the weight that is used.
 --            One value, because every command that a script calls costs as much as all the rest of it.
 --   KEYS[2]  the queue, a sorted set: the ids of those who wait, by fence.
---   KEYS[3]  the waiters, a hash: ID -> when it expires, info.
--- Times are in µs, info is "CHANNEL OWNER". Who waits, waits behind a holder: every script leaves a living
--- one in the record, and has told it so. Tickets that expired elsewhere in the queue are taken out when
--- the one behind them looks. So no script reads more than the holder and one neighbour, however long
--- the queue is.
+--   KEYS[3]  the waiters, a hash: ID -> when it expires, info, since when it waits, its share.
+--   KEYS[4]  the sharers, a hash: ID -> when it expires, info, since when it holds, its share, fence.
+--            Only when a second one holds too: then all are here, and the record's holder is ''. Its expiry
+--            is then no later than the first of theirs.
+-- Times are in µs, info is "CHANNEL OWNER", a share is nil for one who holds alone. Who waits, waits behind
+-- a holder: every script leaves a living one in the record, and has told it so. Tickets that expired
+-- elsewhere in the queue are taken out when the one behind them looks. So no script reads more than those
+-- who hold and one neighbour, however long the queue is.
 local record, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local FORMAT = 'h1'
+local FORMAT, WITHOUT_SHARES = 'h2', 'h1'
 local known = redis.call('GET', record)
-local format, last, abandoned, keep, crowded, holder, fence, expires, since, info = FORMAT, 0, 0
+local format, last, abandoned, keep, crowded, holder, fence, expires, since, info, share, used = FORMAT, 0, 0
 if known then
-  format, last, abandoned, keep, crowded, holder, fence, expires, since, info = cmsgpack.unpack(known)
-  if format ~= FORMAT then
+  format, last, abandoned, keep, crowded, holder, fence, expires, since, info, share, used =
+    cmsgpack.unpack(known)
+  if format ~= FORMAT and format ~= WITHOUT_SHARES then
     return redis.error_reply('WRONGTYPE ' .. record .. ' was not written by this version of Holdfast')
   end
 end
@@ -47,11 +52,15 @@ local function rely(ttl_us)
 end
 
 local function save()
-  if holder then
+  if not holder then
+    redis.call('SET', record, cmsgpack.pack(FORMAT, last, abandoned), 'PX', abandoned == 1 and DAY or HOUR)
+  elseif share then
+    redis.call('SET', record,
+      cmsgpack.pack(FORMAT, last, abandoned, keep, crowded, holder, fence, expires, since, info, share, used),
+      'PX', lifetime())
+  else
     redis.call('SET', record,
       cmsgpack.pack(FORMAT, last, abandoned, keep, crowded, holder, fence, expires, since, info),
       'PX', lifetime())
-  else
-    redis.call('SET', record, cmsgpack.pack(FORMAT, last, abandoned), 'PX', abandoned == 1 and DAY or HOUR)
   end
 end

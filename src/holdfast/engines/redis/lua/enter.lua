@@ -1,13 +1,18 @@
 -- Join the queue, or look again and renew if already in it.
--- ARGV: ID, TTL_US, CHANNEL, OWNER, IF_FREE ('1': join only if admitted at once)
+-- ARGV: ID, TTL_US, CHANNEL, OWNER, IF_FREE ('1': join only if admitted at once);
+--       if it asks for more, FLOOR (a newcomer's fence is above it); if it shares, GROUP, WEIGHT, PERMITS
 -- Returns {place, fence, abandoned, recheck_us}.
 local id, ttl_us, my_info = ARGV[1], tonumber(ARGV[2]), ARGV[3] .. ' ' .. ARGV[4]
-local my_expiry = now + ttl_us
+-- The clock keeps fences growing when the last one was lost in a restart.
+local my_fence = math.max(last + 1, now, (ARGV[6] or 0) + 1)
+local my_share = ARGV[7] and {group = ARGV[7], weight = tonumber(ARGV[8]), permits = tonumber(ARGV[9])}
 
 local function hold()
-  -- The clock keeps fences growing when the last one was lost in a restart.
-  last = math.max(last + 1, now)
-  keep, crowded, holder, fence, expires, since, info = nil, false, id, last, my_expiry, now, my_info
+  last = my_fence
+  keep, crowded, holder, fence, expires, since, info = nil, false, id, last, now + ttl_us, now, my_info
+  if my_share then
+    share, used = my_share, my_share.weight
+  end
   rely(ttl_us)
   save()
   return {ADMITTED, fence, abandoned, 0}
@@ -17,36 +22,35 @@ if known and not holder then
   return hold()
 end
 
---[[queue.lua]]
+--[[the queue]]
 
-if holder == id and expires > now then
-  expires, info = math.max(expires, my_expiry), my_info
-  rely(ttl_us)
-  save()
-  return {ADMITTED, fence, abandoned, 0}
-end
-
--- In both keys, or it is a newcomer: a server that evicts keys may have dropped one of the two.
-local promised = waiter(id)
-local my_fence = promised and promised > now and redis.call('ZSCORE', queue, id)
-if my_fence then
-  write(id, math.max(promised, my_expiry), my_info, ttl_us)
-  return standing(id, tonumber(my_fence))
-end
-
-if promised then
-  drop(id)
-end
 settle(id)
 if not holder then
   return hold()
 end
+
+if holder == id and my_share and not share then
+  -- It held alone, and goes over to a group: others may fit beside it now.
+  share, used = my_share, my_share.weight
+  admit(id)
+end
+local standing = renewed(id, ttl_us, my_info)
+if standing then
+  return standing
+end
+
+rely(ttl_us)
+if not crowded and fits(my_share) then
+  last = my_fence
+  hold_beside(id, last, now + ttl_us, my_info, my_share)
+  save()
+  return {ADMITTED, last, abandoned, 0}
+end
 if ARGV[5] == '1' then
   return {REFUSED, 0, 0, 0}
 end
-last, crowded = math.max(last + 1, now), true
-rely(ttl_us)
+last, crowded = my_fence, true
 save()
 redis.call('ZADD', queue, last, id)
-write(id, my_expiry, my_info, ttl_us)
+write(id, now + ttl_us, my_info, now, my_share)
 return waiting(last)

@@ -1,9 +1,12 @@
--- Take out the holder, whoever it is, and pass the lock on as abandoned.
+-- Take out all who hold, and pass the lock on; one that held alone leaves it abandoned.
 -- Returns 1, or 0 if there was none.
---[[queue.lua]]
+--[[the queue]]
 settle('')
 if not holder then
   return 0
 end
-pass_on(1, '')
+if holder == '' then
+  redis.call('DEL', sharers)
+end
+pass_on(share and abandoned or 1, '')
 return 1

@@ -1,31 +1,44 @@
 -- Who holds and who waits.
 -- ARGV: LIMIT (how many waiters to list)
--- Returns {last, abandoned, how long the holder has held (µs), how many hold and wait, ticket...},
--- the holder first, each ticket without its id: {fence, expires in (µs), joined ago (µs), owner}.
---[[queue.lua]]
+-- Returns {last, abandoned, {holder...}, how many wait, {waiter...}}, the waiters first come first, each ticket
+-- without its id: {fence, expires in (µs), holds or waits since (µs ago), owner, group, weight, permits}.
+--[[the queue]]
 settle('')
-local answer = {last, abandoned, 0, 0}
+local holders, listed = {}, {}
 if not holder then
-  return answer
+  return {last, abandoned, holders, 0, listed}
 end
 
-local function show(its_fence, its_expiry, its_info)
-  -- A fence is the time of joining, unless the clock was set back.
+local function show(list, its_fence, its_expiry, its_since, its_info, its_share)
   local owner = string.match(its_info, '^%S+ (.*)$')
-  answer[#answer + 1] = {its_fence, its_expiry - now, math.max(0, now - its_fence), owner}
-end
-
-answer[3] = math.max(0, now - since)
-answer[4] = 1 + redis.call('ZCARD', queue)
-show(fence, expires, info)
-local limit = tonumber(ARGV[1])
-local ids = limit > 0 and redis.call('ZRANGE', queue, 0, limit - 1, 'WITHSCORES') or {}
-for index = 1, #ids, 2 do
-  local its_expiry, its_info = waiter(ids[index])
-  if its_expiry and its_expiry > now then
-    show(tonumber(ids[index + 1]), its_expiry, its_info)
-  else
-    answer[4] = answer[4] - 1
+  list[#list + 1] = {its_fence, its_expiry - now, math.max(0, now - its_since), owner}
+  if its_share then
+    for _, value in ipairs({its_share.group, its_share.weight, its_share.permits}) do
+      table.insert(list[#list], value)
+    end
   end
 end
-return answer
+
+if holder ~= '' then
+  show(holders, fence, expires, since, info, share)
+else
+  local all = redis.call('HGETALL', sharers)
+  for at = 2, #all, 2 do
+    local its_expiry, its_info, its_since, its_share, its_fence = cmsgpack.unpack(all[at])
+    show(holders, its_fence, its_expiry, its_since, its_info, its_share)
+  end
+end
+
+local count = redis.call('ZCARD', queue)
+local limit = tonumber(ARGV[1])
+local ids = limit > 0 and redis.call('ZRANGE', queue, 0, limit - 1, 'WITHSCORES') or {}
+for at = 1, #ids, 2 do
+  local its_expiry, its_info, joined, its_share = waiter(ids[at])
+  if its_expiry and its_expiry > now then
+    local its_fence = tonumber(ids[at + 1])
+    show(listed, its_fence, its_expiry, joined or its_fence, its_info, its_share)
+  else
+    count = count - 1
+  end
+end
+return {last, abandoned, holders, count, listed}

@@ -11,13 +11,7 @@ if holder == id and expires > now then
   return {ADMITTED, fence, abandoned, 0}
 end
 
---[[queue.lua]]
+--[[the queue]]
 
-local promised, my_info = waiter(id)
-local my_fence = promised and promised > now and redis.call('ZSCORE', queue, id)
-if not my_fence then
-  settle('')
-  return {GONE, 0, 0, 0}
-end
-write(id, math.max(promised, now + ttl_us), my_info, ttl_us)
-return standing(id, tonumber(my_fence))
+settle(id)
+return renewed(id, ttl_us) or {GONE, 0, 0, 0}

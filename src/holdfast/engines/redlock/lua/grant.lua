@@ -13,6 +13,10 @@ if hint > 2 ^ 52 then
   hint = 0
 end
 if mine() then
+  local _, since_ms, owner = cmsgpack.unpack(held)
+  if owner ~= ARGV[5] then
+    redis.call('SET', lock, cmsgpack.pack(id, since_ms, ARGV[5]), 'KEEPTTL')
+  end
   extend(ttl_ms)
   return granted()
 end

@@ -13,7 +13,7 @@ from holdfast.engines.contract import Engine
 from holdfast.engines.registry import open_engine
 from holdfast.io import clock
 from holdfast.io.asyncio import AsyncioIO
-from holdfast.io.blocking import BlockingIO
+from holdfast.io.blocking import BlockingIO, run
 from holdfast.primitives.waiting import new_id
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.seeing import next_done
@@ -119,3 +119,47 @@ async def test_threads_that_wait_have_one_connection_each(
         done = await next_done(threads)
         await cell.run(done.result().release)
     await nothing_left(nodes.nodes, "x")
+
+
+async def test_who_is_roused_looks_again_and_blames_no_node(nodes: RedlockSet, face: str) -> None:
+    one = engine(nodes, face)
+    holder, waiter = ticket(0), ticket(1)
+    await one.enter(holder, if_free=False, timeout=LIMIT)
+    await wait(one, waiter, nodes)
+    one.rouse(waiter)  # nobody is parked yet
+    parking = one.park(waiter, clock.now() + 600)
+    parked = asyncio.create_task(parking if face == "async" else asyncio.to_thread(run, parking))
+
+    async def back() -> bool:
+        one.rouse(waiter)
+        await asyncio.sleep(0.01)
+        return parked.done()
+
+    await soon(back, "it to come back")
+    assert parked.result() is None
+    await wait(one, waiter, nodes)
+    assert one._members.explain() == ""  # type: ignore[attr-defined]
+    assert all(waiters(node, "x") == [waiter.id] for node in nodes.nodes)
+    one.unpark(waiter)
+    await one.close()
+
+
+async def test_a_waiter_is_listed_under_its_new_owner_only(nodes: RedlockSet, face: str) -> None:
+    """Else a release would wake it twice, and somebody else not at all."""
+    one = engine(nodes, face)
+    holder, waiter = ticket(0), ticket(1)
+    await one.enter(holder, if_free=False, timeout=LIMIT)
+    await wait(one, waiter, nodes)
+    renamed = waiter._replace(owner=Owner("here", 1, "renamed"))
+    await one.enter(renamed, if_free=False, timeout=LIMIT)
+
+    async def listed() -> bool:
+        seen = await one.inspect("x", limit=9, timeout=LIMIT)
+        return [each.owner for each in seen.waiters] == [renamed.owner]
+
+    await soon(listed, "the new owner to be listed")
+    await soon(
+        lambda: all(waiters(node, "x") == [waiter.id] for node in nodes.nodes), "one entry each"
+    )
+    one.unpark(renamed)
+    await one.close()

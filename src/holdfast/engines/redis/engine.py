@@ -14,30 +14,12 @@ import hiredis
 
 from holdfast.core.errors import EngineError
 from holdfast.core.names import matches
-from holdfast.core.ticket import (
-    Contender,
-    Departure,
-    Inspection,
-    Owner,
-    Place,
-    Share,
-    Standing,
-    Ticket,
-)
-from holdfast.core.url import Url
+from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from holdfast.engines.contract import Engine, Traits
 from holdfast.engines.redis.keys import RECORDS, keys_of, name_of, tag_of
-from holdfast.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RENEW, SCRIPTS
-from holdfast.engines.redis.topology import (
-    Cluster,
-    MakeNode,
-    Sentinel,
-    Single,
-    Topology,
-    Unserved,
-    ask,
-)
-from holdfast.engines.redis.urls import OPTIONS, database_of
+from holdfast.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RENEW
+from holdfast.engines.redis.topology import Topology, Unserved, ask
+from holdfast.engines.redis.words import inspection_of, standing_of, us, wishes_of
 from holdfast.engines.resp.advice import (
     WRONG_NODE,
     WRONG_SERVER,
@@ -45,15 +27,11 @@ from holdfast.engines.resp.advice import (
     first_word,
     rejection,
 )
-from holdfast.engines.resp.blocking import BlockingNode
 from holdfast.engines.resp.link import Link, Node
-from holdfast.engines.resp.multiplexed import MultiplexedNode
-from holdfast.engines.resp.script import Command, Script, floor_of
-from holdfast.engines.resp.wire import Broken, Login, forgotten
-from holdfast.engines.tls import TLS_OPTIONS, tls_of
+from holdfast.engines.resp.script import Command, Script
+from holdfast.engines.resp.wire import Broken, forgotten
 from holdfast.io.contract import IO
 
-_PLACES = tuple(Place)
 _BATCH = 500
 _HARDLY = 0.01
 
@@ -99,13 +77,13 @@ class RedisEngine(Engine):
                 command = ENTER.call(
                     keys_of(tag),
                     ticket.id,
-                    _us(ticket.ttl),
+                    us(ticket.ttl),
                     link.channel,
                     ticket.owner.pack(),
                     "1" if if_free else "0",
-                    *(_wishes(ticket) if ticket.share.group or ticket.floor else ()),
+                    *(wishes_of(ticket) if ticket.share.group or ticket.floor else ()),
                 )
-                standing = _standing(await self._call(node, link, ENTER, command, timeout))
+                standing = standing_of(await self._call(node, link, ENTER, command, timeout))
                 waiting = standing.place is Place.WAITING
                 return standing
             finally:
@@ -144,7 +122,7 @@ class RedisEngine(Engine):
             if not self._topology.moved(tag, node):
                 self._topology.mistrust(node)
             raise self._translated(error, ticket.name) from error
-        return None if wake_up is None else _standing([int(word) for word in wake_up.split()])
+        return None if wake_up is None else standing_of([int(word) for word in wake_up.split()])
 
     def unpark(self, ticket: Ticket) -> None:
         parked = self._unparked(ticket.id)
@@ -160,17 +138,7 @@ class RedisEngine(Engine):
                 node.rouse(link, ticket.id)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        answer = await self._ask(name, INSPECT, timeout, str(limit))
-        last, abandoned, holders, waiting, waiters = answer
-        first_come_first = sorted((_contender(*one) for one in holders), key=lambda one: one.fence)
-        return Inspection(
-            name,
-            tuple(first_come_first),
-            tuple(_contender(*one) for one in waiters),
-            waiting,
-            last,
-            bool(abandoned),
-        )
+        return inspection_of(name, await self._ask(name, INSPECT, timeout, str(limit)))
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
         found: list[str] = []
@@ -325,7 +293,7 @@ class RedisEngine(Engine):
     ) -> None:
         """Renew the tickets of one server in one write, and note down how each stands."""
         commands = [
-            RENEW.call(keys_of(tag_of(tickets[i].name)), tickets[i].id, _us(tickets[i].ttl))
+            RENEW.call(keys_of(tag_of(tickets[i].name)), tickets[i].id, us(tickets[i].ttl))
             for i in indexes
         ]
         try:
@@ -338,7 +306,7 @@ class RedisEngine(Engine):
             if isinstance(reply, Broken):  # trouble with one name is no trouble with the others
                 failures.append(reply)
             else:
-                standings[index] = _standing(reply)
+                standings[index] = standing_of(reply)
 
     async def _batch(
         self, node: Node, script: Script, commands: list[Command], timeout: float
@@ -388,61 +356,3 @@ class RedisEngine(Engine):
 
     def _translated(self, error: Broken, name: str | None) -> EngineError:
         return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
-
-
-def _standing(reply: Sequence[int]) -> Standing:
-    place, fence, abandoned, recheck_us = reply
-    return Standing(_PLACES[place], fence, abandoned == 1, recheck_us / 1e6)
-
-
-def _wishes(ticket: Ticket) -> tuple[str, ...]:
-    """What most tickets don't ask for: a fence above a given one, and company."""
-    group, weight, permits = ticket.share
-    return (str(floor_of(ticket)), group, str(weight), str(permits))[: 4 if group else 1]
-
-
-def _contender(
-    fence: int,
-    left_us: int,
-    since_us: int,
-    owner: bytes,
-    group: bytes = b"",
-    weight: int = 1,
-    permits: int = 1,
-) -> Contender:
-    share = Share(group.decode(), weight, permits)
-    return Contender(Owner.unpack(owner.decode()), fence, since_us / 1e6, left_us / 1e6, share)
-
-
-def _us(seconds: float) -> str:
-    return str(int(seconds * 1_000_000))
-
-
-def open_redis(url: Url, io: IO) -> RedisEngine:
-    """`redis://`, `rediss://`, and both with `+sentinel` or `+cluster`; see docs/engines/redis.md."""
-    secure, _, kind = url.scheme.partition("+")
-    url.only(*OPTIONS[kind], *(TLS_OPTIONS if secure == "rediss" else ()))
-    tls = tls_of(url) if secure == "rediss" else None
-    make: MakeNode = BlockingNode if io.blocking else MultiplexedNode
-    hosts = [(host, port or (26379 if kind == "sentinel" else 6379)) for host, port in url.hosts]
-    hosts = hosts or [("localhost", 6379)]
-    if kind == "sentinel":
-        group, _, database = url.path.strip("/").partition("/")
-        if not group:
-            raise ValueError(
-                f"{url}: name the group to ask for, redis+sentinel://host:26379/mymaster"
-            )
-        sentinel_login = Login(password=url.options.get("sentinel_password"), tls=tls)
-        sentinels = [make(host, port, sentinel_login) for host, port in hosts]
-        login = Login(url.user, url.password, database_of(url, database), tls, SCRIPTS)
-        return RedisEngine(Sentinel(make, sentinels, group, login, io), str(url), io)
-    login = Login(url.user, url.password, database_of(url, url.path.strip("/")), tls, SCRIPTS)
-    if kind == "cluster":
-        if login.database:
-            raise ValueError(f"{url}: a cluster has only database 0: leave the number out")
-        return RedisEngine(Cluster(make, hosts, login, io), str(url), io)
-    if len(hosts) > 1:
-        raise ValueError(
-            f"{url}: one host only; for several use redis+sentinel:// or redis+cluster://"
-        )
-    return RedisEngine(Single(make(*hosts[0], login)), str(url), io)

@@ -17,10 +17,10 @@ def tag_of(name: str) -> str:
     return name
 
 
-def keys_of(tag: str) -> tuple[str, str, str, str]:
-    """The record, the queue, the waiters and the sharers."""
+def keys_of(tag: str) -> tuple[str, str, str]:
+    """The record, the queue and the tickets in it."""
     key = f"holdfast:{{{tag}}}"
-    return key, key + ":q", key + ":w", key + ":s"
+    return key, key + ":q", key + ":w"
 
 
 def name_of(record_key: bytes) -> str:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 
 from holdfast.engines.resp.script import Script
 
-_FOLDER = files(__package__) / "lua"
+_INCLUDE = re.compile(r"--\[\[(\w+)\.lua\]\]\n")
 
 
 def _text(name: str) -> str:
-    return (_FOLDER / f"{name}.lua").read_text("utf-8")
-
-
-_QUEUE = _text("queue") + _text("group") + _text("turns")
+    return (files(__package__) / "lua" / f"{name}.lua").read_text("utf-8")
 
 
 def _script(name: str, flags: str = "") -> Script:
     # In the middle, not at the top: what most calls don't need would still cost each of them.
-    own = _text(name).replace("--[[the queue]]\n", _QUEUE)
-    return Script(_text("common") + own, flags)
+    text = _text("common") + _text(name)
+    while _INCLUDE.search(text):
+        text = _INCLUDE.sub(lambda include: _text(include[1]), text)
+    return Script(text, flags)
 
 
 ENTER = _script("enter")

@@ -1,18 +1,19 @@
--- Stands in front of every script. All work on one name and its four keys, in one hash slot:
+-- Stands in front of every script. All work on one name and its three keys, in one hash slot:
 --   KEYS[1]  the record: its format, the newest fence, abandoned (0 or 1); while somebody holds the lock
 --            also keep, crowded, and of the holder: id, fence, when it expires, since when it holds, info;
 --            if it shares, also its share and the weight that is used.
 --            One value, because every command that a script calls costs as much as all the rest of it.
---   KEYS[2]  the queue, a sorted set: the ids of those who wait, by fence.
---   KEYS[3]  the waiters, a hash: ID -> when it expires, info, since when it waits, its share.
---   KEYS[4]  the sharers, a hash: ID -> when it expires, info, since when it holds, its share, fence.
---            Only when a second one holds too: then all are here, and the record's holder is ''. Its expiry
---            is then no later than the first of theirs.
+--   KEYS[2]  the queue, a sorted set: the ids of those who wait, by fence. Once a second one holds, too, also
+--            the ids of all who hold, by the negative of when they expire: so they stand in front, and the
+--            one that expires first is right ahead of the first that waits. The record's holder is '' then,
+--            and its expiry no later than the first of theirs.
+--   KEYS[3]  the tickets of those in the queue, a hash: ID -> when it expires, info, since when it waits or
+--            holds, its share, and the fence of one that holds.
 -- Times are in µs, info is "CHANNEL OWNER", a share is nil for one who holds alone. Who waits, waits behind
 -- a holder: every script leaves a living one in the record, and has told it so. Tickets that expired
--- elsewhere in the queue are taken out when the one behind them looks. So no script reads more than those
--- who hold and one neighbour, however long the queue is.
-local record, queue, waiters = KEYS[1], KEYS[2], KEYS[3]
+-- elsewhere in the queue are taken out when the one behind them looks. So no script reads more than the
+-- first ones and one neighbour, however long the queue is.
+local record, queue, tickets = KEYS[1], KEYS[2], KEYS[3]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -22,7 +22,8 @@ if known and not holder then
   return hold()
 end
 
---[[the queue]]
+--[[queue.lua]]
+--[[standing.lua]]
 
 settle(id)
 if not holder then
@@ -42,7 +43,7 @@ end
 rely(ttl_us)
 if not crowded and fits(my_share) then
   last = my_fence
-  hold_beside(id, last, now + ttl_us, my_info, my_share)
+  hold_beside(id, now + ttl_us, my_info, my_share, last)
   save()
   return {ADMITTED, last, abandoned, 0}
 end

@@ -2,7 +2,7 @@
 -- ARGV: LIMIT (how many waiters to list)
 -- Returns {last, abandoned, {holder...}, how many wait, {waiter...}}, the waiters first come first, each ticket
 -- without its id: {fence, expires in (µs), holds or waits since (µs ago), owner, group, weight, permits}.
---[[the queue]]
+--[[queue.lua]]
 settle('')
 local holders, listed = {}, {}
 if not holder then
@@ -19,21 +19,24 @@ local function show(list, its_fence, its_expiry, its_since, its_info, its_share)
   end
 end
 
+local count = redis.call('ZCARD', queue)
 if holder ~= '' then
   show(holders, fence, expires, since, info, share)
 else
-  local all = redis.call('HGETALL', sharers)
-  for at = 2, #all, 2 do
-    local its_expiry, its_info, its_since, its_share, its_fence = cmsgpack.unpack(all[at])
-    show(holders, its_fence, its_expiry, its_since, its_info, its_share)
+  local ids = redis.call('ZRANGE', queue, '-inf', '(0', 'BYSCORE')
+  count = count - #ids
+  for _, id in ipairs(ids) do
+    local its_expiry, its_info, its_since, its_share, its_fence = ticket(id)
+    if its_fence then
+      show(holders, its_fence, its_expiry, its_since, its_info, its_share)
+    end
   end
 end
 
-local count = redis.call('ZCARD', queue)
 local limit = tonumber(ARGV[1])
-local ids = limit > 0 and redis.call('ZRANGE', queue, 0, limit - 1, 'WITHSCORES') or {}
+local ids = limit > 0 and redis.call('ZRANGE', queue, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES') or {}
 for at = 1, #ids, 2 do
-  local its_expiry, its_info, joined, its_share = waiter(ids[at])
+  local its_expiry, its_info, joined, its_share = ticket(ids[at])
   if its_expiry and its_expiry > now then
     local its_fence = tonumber(ids[at + 1])
     show(listed, its_fence, its_expiry, joined or its_fence, its_info, its_share)

@@ -11,7 +11,7 @@ if holder == id and not crowded and expires > now then
   return 1
 end
 
---[[the queue]]
+--[[queue.lua]]
 
 -- One that leaves from further behind may be the first to notice that the holder has expired.
 settle(id)
@@ -20,11 +20,17 @@ if holder == id then
   return 1
 end
 
-local its_expiry, _, _, its_share = sharer(id)
-if its_expiry then
-  redis.call('HDEL', sharers, id)
+--[[standing.lua]]
+
+local its_expiry, _, _, its_share = ticket(id)
+if not its_expiry then
+  return 0
+end
+local score = redis.call('ZSCORE', queue, id)
+drop(id)
+if score and tonumber(score) < 0 then
   used = used - its_share.weight
-  if redis.call('EXISTS', sharers) == 1 then
+  if bury() then
     admit('')
     save()
   else
@@ -33,26 +39,17 @@ if its_expiry then
   return 1
 end
 
-local promised = waiter(id)
-if not promised then
-  return 0
-end
-local rank = redis.call('ZRANK', queue, id)
-drop(id)
 -- It may have kept those behind it out, though they fit.
-if share and rank == 0 and admit('') then
+if share and admit('') then
   save()
 end
 -- The one behind now stands behind someone else: it should look again when that one expires.
-local behind = rank and redis.call('ZRANGE', queue, rank, rank, 'WITHSCORES') or {}
+local behind = score and redis.call('ZRANGE', queue, '(' .. score, '+inf',
+  'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES') or {}
 if behind[1] then
-  local _, its_info = waiter(behind[1])
-  local ahead_expires = expires
-  if rank > 0 then
-    ahead_expires = waiter(redis.call('ZRANGE', queue, rank - 1, rank - 1)[1]) or now
-  end
+  local _, its_info = ticket(behind[1])
   if its_info then
-    tell(behind[1], its_info, WAITING, tonumber(behind[2]), 0, math.max(0, ahead_expires - now))
+    tell(behind[1], its_info, unpack(waiting(tonumber(behind[2]))))
   end
 end
-return promised > now and 1 or 0
+return its_expiry > now and 1 or 0

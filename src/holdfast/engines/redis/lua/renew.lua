@@ -11,7 +11,8 @@ if holder == id and expires > now then
   return {ADMITTED, fence, abandoned, 0}
 end
 
---[[the queue]]
+--[[queue.lua]]
+--[[standing.lua]]
 
 settle(id)
 return renewed(id, ttl_us) or {GONE, 0, 0, 0}

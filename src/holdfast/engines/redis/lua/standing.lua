@@ -1,0 +1,52 @@
+-- Where a ticket stands that does not hold alone.
+
+-- {place, fence, abandoned, recheck_us} of a living ticket that waits behind a living holder.
+local function waiting(its_fence)
+  while true do
+    local ahead = redis.call('ZRANGE', queue, '(' .. integer(its_fence), '-inf',
+      'BYSCORE', 'REV', 'LIMIT', 0, 1)[1]
+    local its_expiry = expires
+    if ahead then
+      its_expiry = ticket(ahead) or 0
+    end
+    if its_expiry > now then
+      return {WAITING, its_fence, 0, its_expiry - now}
+    end
+    drop(ahead)
+  end
+end
+
+-- Renew a ticket that holds or waits, and say where it stands; nil if it is not there.
+-- Never sooner than promised before: this may be a late request with a shorter ttl.
+local function renewed(id, ttl_us, new_info)
+  local longer = rely(ttl_us)
+  if holder == id then
+    expires, info = math.max(expires, now + ttl_us), new_info or info
+    save()
+    return {ADMITTED, fence, abandoned, 0}
+  end
+  if not crowded and holder ~= '' then
+    return
+  end
+  local its_expiry, its_info, its_since, its_share, its_fence = ticket(id)
+  if not its_expiry then
+    return
+  end
+  -- In both keys, or it is a newcomer: a server that evicts keys may have dropped one of the two.
+  local score = its_expiry > now and redis.call('ZSCORE', queue, id)
+  if not score then
+    drop(id)
+    return
+  end
+  its_expiry, its_info = math.max(its_expiry, now + ttl_us), new_info or its_info
+  if tonumber(score) < 0 then
+    write(id, its_expiry, its_info, its_since, its_share, its_fence)
+    save()
+    return {ADMITTED, its_fence, abandoned, 0}
+  end
+  if longer then
+    save()
+  end
+  write(id, its_expiry, its_info, its_since, its_share)
+  return waiting(tonumber(score))
+end

@@ -1,0 +1,48 @@
+"""Tickets and standings in the words of the scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.core.ticket import Contender, Inspection, Owner, Place, Share, Standing, Ticket
+from holdfast.engines.resp.script import floor_of
+
+_PLACES = tuple(Place)
+
+
+def standing_of(reply: Sequence[int]) -> Standing:
+    """What `enter`, `renew` and a wake-up answer."""
+    place, fence, abandoned, recheck_us = reply
+    return Standing(_PLACES[place], fence, abandoned == 1, recheck_us / 1e6)
+
+
+def wishes_of(ticket: Ticket) -> tuple[str, ...]:
+    """What most tickets don't ask for: a fence above a given one, and company."""
+    group, weight, permits = ticket.share
+    return (str(floor_of(ticket)), group, str(weight), str(permits))[: 4 if group else 1]
+
+
+def inspection_of(name: str, reply: Sequence[Any]) -> Inspection:
+    """What `inspect` answers; those who hold come in no order."""
+    last, abandoned, holders, waiting, waiters = reply
+    return Inspection(
+        name,
+        tuple(_contender(*one) for one in sorted(holders)),
+        tuple(_contender(*one) for one in waiters),
+        waiting,
+        last,
+        bool(abandoned),
+    )
+
+
+def _contender(
+    fence: int, left_us: int, since_us: int, owner: bytes, group: bytes = b"", *permits: int
+) -> Contender:
+    share = Share(group.decode(), *permits)
+    return Contender(Owner.unpack(owner.decode()), fence, since_us / 1e6, left_us / 1e6, share)
+
+
+def us(seconds: float) -> str:
+    """A duration."""
+    return str(int(seconds * 1_000_000))

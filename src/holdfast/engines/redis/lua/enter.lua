@@ -3,22 +3,21 @@
 --       if it asks for more, FLOOR (a newcomer's fence is above it); if it shares, GROUP, WEIGHT, PERMITS
 -- Returns {place, fence, abandoned, recheck_us}.
 local id, ttl_us, my_info = ARGV[1], tonumber(ARGV[2]), ARGV[3] .. ' ' .. ARGV[4]
--- The clock keeps fences growing when the last one was lost in a restart.
-local my_fence = math.max(last + 1, now, (ARGV[6] or 0) + 1)
 local my_share = ARGV[7] and {group = ARGV[7], weight = tonumber(ARGV[8]), permits = tonumber(ARGV[9])}
 
+-- The clock keeps fences growing when the last one was lost in a restart.
+local my_fence = math.max(last + 1, now, (ARGV[6] or 0) + 1)
+
+-- Hold it as the only one, under the newest fence.
 local function hold()
-  last = my_fence
   keep, crowded, holder, fence, expires, since, info = nil, false, id, last, now + ttl_us, now, my_info
-  if my_share then
-    share, used = my_share, my_share.weight
-  end
   rely(ttl_us)
   save()
   return {ADMITTED, fence, abandoned, 0}
 end
 
 if known and not holder then
+  last, share = my_fence, my_share
   return hold()
 end
 
@@ -27,12 +26,13 @@ end
 
 settle(id)
 if not holder then
+  last, share = my_fence, my_share
   return hold()
 end
 
 if holder == id and my_share and not share then
   -- It held alone, and goes over to a group: others may fit beside it now.
-  share, used = my_share, my_share.weight
+  share = my_share
   admit(id)
 end
 local standing = renewed(id, ttl_us, my_info)

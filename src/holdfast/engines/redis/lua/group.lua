@@ -3,7 +3,7 @@
 -- Whether a ticket may hold beside those who hold now.
 local function fits(its_share)
   return share and its_share and share.group == its_share.group
-    and used + its_share.weight <= its_share.permits
+    and share.weight + its_share.weight <= its_share.permits
 end
 
 -- Let one more hold beside those who do.
@@ -11,9 +11,10 @@ local function hold_beside(id, its_expiry, its_info, its_share, its_fence)
   if holder ~= '' then
     write(holder, expires, info, since, share, fence)
     holder, fence, since, info = '', nil, nil, nil
+    share = {group = share.group, weight = share.weight}
   end
   write(id, its_expiry, its_info, now, its_share, its_fence)
-  used, expires = used + its_share.weight, math.min(expires, its_expiry)
+  share.weight, expires = share.weight + its_share.weight, math.min(expires, its_expiry)
 end
 
 -- Let those in who are first in the queue and fit beside the group that holds; true if anything changed.
@@ -57,7 +58,7 @@ local function bury()
       return true
     end
     local _, _, _, its_share = ticket(id)
-    used = used - (its_share and its_share.weight or 0)
+    share.weight = share.weight - (its_share and its_share.weight or 0)
     drop(id)
   end
 end

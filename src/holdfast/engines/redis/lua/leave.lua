@@ -29,7 +29,7 @@ end
 local score = redis.call('ZSCORE', queue, id)
 drop(id)
 if score and tonumber(score) < 0 then
-  used = used - its_share.weight
+  share.weight = share.weight - its_share.weight
   if bury() then
     admit('')
     save()

@@ -52,7 +52,7 @@ local function pass_on(flag, asking)
         tell(id, info, ADMITTED, fence, abandoned, 0)
       end
       if its_share then
-        share, used = its_share, its_share.weight
+        share = its_share
         admit(asking)
       end
       save()

@@ -17,9 +17,12 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
 from holdfast.engines.sqlite.file import File
+from holdfast.engines.sqlite.holding import Wake
 from holdfast.engines.sqlite.pipes import Pipes
-from holdfast.engines.sqlite.queue import Wake
+from holdfast.io.blocking import run
+from holdfast.primitives.waiting import new_id
 from tests.child import Child
 from tests.waiting import eventually, soon
 
@@ -121,6 +124,50 @@ def test_the_abandoned_flag_travels_with_the_push(client: holdfast.Client) -> No
     assert client.break_lock("x")
     thread.join(30)
     assert got[0].abandoned
+
+
+def test_everyone_whom_a_release_lets_in_is_pushed(client: holdfast.Client, url: str) -> None:
+    """By one transaction of the one who leaves, and without a look of those who come."""
+    engine, waiting = client._engine, holdfast.Client(url)
+    writer = ticket("writer")
+    run(engine.enter(writer, if_free=False, timeout=5))
+    readers = [ticket(f"reader {number}", READING) for number in range(3)]
+    fences = [run(waiting._engine.enter(one, if_free=False, timeout=5)).fence for one in readers]
+    with counted(client) as left, counted(waiting) as seen:
+        run(engine.leave(writer, timeout=5, departure=Departure.LOST))
+        until = client._io.now() + 600
+        news = [run(waiting._engine.park(one, until)) for one in readers]
+    assert news == [Standing(Place.ADMITTED, fence, abandoned=True) for fence in fences]
+    assert (left, seen) == ({"leave": 1}, {})
+    for one in readers:
+        waiting._engine.unpark(one)
+    waiting.close()
+
+
+def ticket(label: str, share: Share = ALONE) -> Ticket:
+    return Ticket("x", new_id(), 600.0, Owner("host", 1, label), share)
+
+
+async def test_one_may_be_roused_from_another_thread_before_it_is_parked(url: str) -> None:
+    async with holdfast.AsyncClient(url) as client:
+        engine, late = client._engine, ticket("late")
+        await engine.enter(ticket("holder"), if_free=False, timeout=5)
+        await engine.enter(late, if_free=False, timeout=5)
+        await asyncio.to_thread(engine.rouse, late)
+        assert await asyncio.wait_for(engine.park(late, client._io.now() + 600), 30) is None
+        engine.unpark(late)
+        engine.rouse(late)  # and it does not matter if it was late
+
+
+def test_a_pipe_that_is_closed_is_not_written_to(tmp_path: Path) -> None:
+    (tmp_path / "locks.db").touch()
+    pipes = Pipes(str(tmp_path / "locks.db"))
+    pipe = pipes.make()
+    pipes.remove(pipe)
+    with (tmp_path / "another file").open("w+") as another:
+        assert another.fileno() == pipe.fd, "descriptors are used again"
+        pipe.nudge(1)
+        assert another.read() == ""
 
 
 def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:

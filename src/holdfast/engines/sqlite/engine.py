@@ -30,6 +30,7 @@ class SqliteEngine(Engine):
             "deleted, or its newest commits are lost in a power cut, and the clock is set back as well"
         ),
         clock="this machine's clock since boot; a reboot ends every ticket",
+        sharing=True,
     )
 
     def __init__(self, path: str, io: IO) -> None:
@@ -77,6 +78,9 @@ class SqliteEngine(Engine):
 
     def unpark(self, ticket: Ticket) -> None:
         self._waits.drop(ticket.id)
+
+    def rouse(self, ticket: Ticket) -> None:
+        self._waits.rouse(ticket.id)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         io = self._io

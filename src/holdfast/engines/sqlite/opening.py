@@ -19,7 +19,7 @@ from holdfast.engines.sqlite.troubles import foreign
 APPLICATION_ID = 0x484F4C44
 """In the file's header, so that `file` and we know it: "HOLD"."""
 
-SCHEMA = 1
+SCHEMA = 2
 """Changes whenever an older Holdfast could not work with the file any more."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -87,7 +87,8 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
     if version != SCHEMA:
         raise EngineError(
             f"{path} was made by another version of Holdfast (its format is {version}, this version "
-            f"writes {SCHEMA}): let all programs use one version, or choose another path",
+            f"writes {SCHEMA}): let all programs use one version, or choose another path. If nobody uses "
+            f"it any more, move it away together with {path}-wal and {path}-shm; fences still grow",
             outcome="not applied",
         )
     return True

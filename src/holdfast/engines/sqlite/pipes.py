@@ -12,13 +12,14 @@ import os
 import select
 import stat
 import struct
+import threading
 import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.engines.sqlite.queue import Wake
+from holdfast.engines.sqlite.holding import Wake
 from holdfast.io.process import Origin
 
 _MESSAGE = struct.Struct("<Qqq")
@@ -42,11 +43,14 @@ class Message(NamedTuple):
 class Pipe:
     """One named pipe, open for reading."""
 
-    __slots__ = ("fd", "name", "poll")
+    __slots__ = ("_mutex", "_open", "fd", "name", "poll")
 
     def __init__(self, name: str, fd: int) -> None:
         self.name = name
         self.fd = fd
+        # Re-entrant: a signal handler may do the one in the middle of the other.
+        self._mutex = threading.RLock()
+        self._open = True
         self.poll = select.poll()
         self.poll.register(fd, select.POLLIN)
 
@@ -60,8 +64,16 @@ class Pipe:
         return [Message(*fields) for fields in _MESSAGE.iter_unpack(data[:whole])]
 
     def nudge(self, number: int) -> None:
-        """Make one of our own look again."""
-        os.write(self.fd, _MESSAGE.pack(number, 0, LOOK))
+        """Make one of our own look again. Called from any thread, also when it is too late."""
+        with self._mutex, suppress(BlockingIOError):  # a full pipe has enough to read
+            if self._open:
+                os.write(self.fd, _MESSAGE.pack(number, 0, LOOK))
+
+    def close(self) -> None:
+        """Never in the middle of a nudge: the descriptor may be another file's a moment later."""
+        with self._mutex:
+            self._open = False
+            os.close(self.fd)
 
 
 class Pipes:
@@ -144,7 +156,7 @@ def _adapt(place: str, mode: int, rights: os.stat_result) -> None:
 
 
 def _remove(pipe: Pipe, place: str) -> None:
-    os.close(pipe.fd)
+    pipe.close()
     _unlink(place)
 
 

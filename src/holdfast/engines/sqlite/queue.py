@@ -1,22 +1,21 @@
 """What the engine does to a queue, in SQL. `core/queue.py` says the same thing without SQL.
 
 Every method runs inside a transaction that the caller begins and commits, so it sees and leaves a
-queue whose head, if there is one, is admitted. Expired tickets are taken out when someone comes
-upon them: at the head of a queue, and directly ahead of the ticket that asks. That is enough to be
-exact, and it never costs more when many wait.
+queue in which all are admitted who may hold. Expired tickets are taken out when someone comes upon
+them: at the front of a queue, and directly ahead of the ticket that asks. That is enough to be exact,
+and it never costs more when many wait.
 """
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from random import random
-from typing import Any, NamedTuple
 
 from holdfast.core.names import matches
 from holdfast.core.ticket import Contender, Departure, Inspection, Owner, Place, Standing, Ticket
+from holdfast.engines.sqlite.holding import Crowd, Head, Holders, unpacked
+from holdfast.engines.sqlite.statements import JOIN, REMOVE, SQL
 from holdfast.io import clock
 
 FORGET_RELEASED_US = 60 * 1_000_000
@@ -32,32 +31,7 @@ _SWEEP_NAMES = 256
 
 _REFUSED = Standing(Place.REFUSED)
 _GONE = Standing(Place.GONE)
-
-
-def _statements() -> dict[str, str]:
-    text = files(__package__).joinpath("statements.sql").read_text("utf-8")
-    parts = re.split(r"^-- (\w+) \(.*?\):(?:.*\n)(?:--.*\n)*", text, flags=re.MULTILINE)
-    return {name: " ".join(sql.split()) for name, sql in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-SQL = _statements()
-
-# Those on the way of every lock.
-_LOOK = SQL["look"]
-_JOIN = SQL["join"]
-_REMOVE = SQL["remove"]
-
-# The fence and the id of the holder.
-Head = tuple[int, str]
-
-
-class Wake(NamedTuple):
-    """Whom to wake after the commit, and what to tell: with `admitted` False, to look again."""
-
-    address: str
-    fence: int
-    admitted: bool
-    abandoned: bool = False
+_FOR_EVER = 2**62
 
 
 def now_us() -> int:
@@ -65,40 +39,38 @@ def now_us() -> int:
     return int(clock.now() * 1e6)
 
 
-class Queues:
+class Queues(Holders):
     """All queues of one file, over one connection."""
-
-    def __init__(self, execute: Callable[..., Any]) -> None:
-        self._execute = execute
-        self.wakes: list[Wake] = []
 
     def enter(self, ticket: Ticket, if_free: bool, listen: Callable[[str], str]) -> Standing:
         """Join, or renew and look again; `listen` says where a waiting ticket can be woken."""
         now = now_us()
-        newest, abandoned, head, _ = self._settle(ticket.name, now, ticket.id)
-        if head is not None:
-            fence, holder = head
-            if holder == ticket.id:
-                return self._held(ticket, fence, now, abandoned)
-            fence, address = self._find(ticket, now)
+        newest, abandoned, head, crowd = self.settle(ticket.name, now, ticket.id)
+        admitted = True
+        if head is not None or crowd is not None:
+            held = self._held(ticket, head, crowd, now, abandoned=abandoned)
+            if held is not None:
+                return held
+            fence, address = self._find(ticket, crowd, now)
             if fence:
                 if (wake := listen(ticket.id)) != address:
                     self._execute(SQL["redirect"], (ticket.name, fence, wake))
-                return self._waiting(ticket, fence, now)
-            if if_free:
+                return self._waiting(ticket, fence, crowd, now)
+            admitted = crowd is not None and not crowd.followed and crowd.admits(ticket.share)
+            if if_free and not admitted:
                 return _REFUSED
-        fence = self._new_fence(newest)
+        fence = self._new_fence(newest, ticket.floor)
         expires = now + int(ticket.ttl * 1e6)
-        ours = (ticket.name, fence, ticket.id, ticket.owner.pack(), now)
-        if head is None:
-            self._execute(_JOIN, (*ours, now, expires, None))
-            standing = Standing(Place.ADMITTED, fence, abandoned)
-        else:
-            self._execute(_JOIN, (*ours, None, expires, listen(ticket.id)))
-            standing = self._ahead(ticket.name, fence, now)
+        ours = ticket.name, fence, ticket.id, ticket.owner.pack(), now
+        turn = (now, expires, None) if admitted else (None, expires, listen(ticket.id))
+        self._execute(JOIN, ours + turn)
+        if ticket.share.group:
+            self._execute(SQL["share"], (ticket.name, fence, *ticket.share))
         if random() * _SWEEP_ONE_IN < 1:
             self.sweep(now)
-        return standing
+        if admitted:
+            return Standing(Place.ADMITTED, fence, abandoned)
+        return self._ahead(ticket.name, fence, crowd, now)
 
     def renew(self, tickets: Sequence[Ticket]) -> list[Standing | None]:
         """Extend those that are there."""
@@ -106,56 +78,67 @@ class Queues:
         return [self._renew(ticket, now) for ticket in tickets]
 
     def leave(self, ticket: Ticket, departure: Departure = Departure.RELEASED) -> bool:
-        """Take out this very ticket, and admit the next if it was the holder."""
+        """Take out this very ticket, and admit those whom this lets in."""
         now = now_us()
         name = ticket.name
-        _, abandoned, head, alone = self._settle(name, now, ticket.id)
-        if head is None:
+        _, abandoned, head, crowd = self.settle(name, now, ticket.id)
+        if head is not None:
+            fence, holder, alone = head
+            if holder == ticket.id:
+                self._execute(REMOVE, (name, fence))
+                abandons = departure.abandoned(abandoned)
+                if abandons != abandoned:
+                    self._execute(SQL["flag"], (name, int(abandons)))
+                if not alone:
+                    self.admit(name, None, fence, now, abandoned=abandons)
+                return True
+        elif crowd is None:
             return False
-        fence, holder = head
-        if holder != ticket.id:
-            fence, _ = self._find(ticket, now)
-            if fence:
-                self._take_out(name, fence)
-            return fence > 0
-        self._execute(_REMOVE, (name, fence))
-        abandons = departure.abandoned(abandoned)
-        if abandons != abandoned:
-            self._execute(SQL["flag"], (name, int(abandons)))
-        if not alone:
-            self._pass_on(name, fence, now, abandoned=abandons)
-        return True
+        elif found := self._sharer(ticket, crowd):
+            fence, weight = found
+            self._execute(REMOVE, (name, fence))
+            if crowd.followed:
+                self.admit(name, crowd.without(weight), crowd.last, now, abandoned=abandoned)
+            return True
+        fence, _ = self._find(ticket, crowd, now)
+        if fence:
+            self.take_out(name, fence, crowd, now, abandoned=abandoned)
+        return fence > 0
 
     def evict(self, name: str) -> bool:
-        """Take out the holder, and admit the next."""
+        """Take out those who hold, and admit the next."""
         now = now_us()
-        _, _, head, _ = self._settle(name, now)
-        if head is None:
-            return False
-        # One that was admitted on the way here is evicted too, and must not hear otherwise.
+        _, abandoned, head, crowd = self.settle(name, now)
+        # Those admitted on the way here are evicted too, and must not hear otherwise.
         self.wakes = [wake._replace(admitted=False) for wake in self.wakes]
-        self._abandon(name, head[0], now)
-        return True
+        if head is not None:
+            self.abandon(name, head[0], now)
+        elif crowd is not None:
+            self._execute(SQL["clear"], (name, crowd.last, _FOR_EVER))
+            self.admit(name, None, crowd.last, now, abandoned=abandoned)
+        return head is not None or crowd is not None
 
     def inspect(self, name: str, limit: int) -> Inspection:
-        """The holder, the first waiters, and how many there are."""
+        """Those who hold, the first waiters, and how many there are."""
         now = now_us()
-        newest, abandoned, head, _ = self._settle(name, now)
-        if head is None:
+        newest, abandoned, head, crowd = self.settle(name, now)
+        if head is None and crowd is None:
             return Inspection(name, (), (), 0, newest, abandoned)
-        holder, *waiters = (
+        size = crowd.size if crowd is not None else 1
+        seen = tuple(
             Contender(
                 Owner.unpack(owner),
                 fence,
                 (now - (joined if admitted is None else admitted)) / 1e6,
                 (expires - now) / 1e6,
+                unpacked(*stored),
             )
-            for owner, fence, joined, admitted, expires in self._execute(
-                SQL["list"], (name, now, limit + 1)
+            for owner, fence, joined, admitted, expires, *stored in self._execute(
+                SQL["list"], (name, now, size + limit)
             )
         )
         ((alive,),) = self._execute(SQL["count"], (name, now))
-        return Inspection(name, (holder,), tuple(waiters), alive - 1, newest, abandoned)
+        return Inspection(name, seen[:size], seen[size:], alive - size, newest, abandoned)
 
     def names(self, pattern: str) -> list[str]:
         """The names with a living ticket that match a pattern."""
@@ -168,7 +151,7 @@ class Queues:
         ((last, count),) = self._execute(SQL["stretch"], (first, _SWEEP_NAMES))
         if count:
             for (name,) in self._execute(SQL["dead"], (first, last, now)).fetchall():
-                self._settle(name, now)
+                self.settle(name, now)
             wall = time.time_ns() // 1000
             forgotten = self._execute(
                 SQL["forget"],
@@ -202,50 +185,46 @@ class Queues:
     def _renew(self, ticket: Ticket, now: int) -> Standing:
         # If this very request admits the ticket, the one who waits with it is woken all the same:
         # it is another thread that renews.
-        _, abandoned, head, _ = self._settle(ticket.name, now)
-        if head is None:
+        _, abandoned, head, crowd = self.settle(ticket.name, now)
+        if head is None and crowd is None:
             return _GONE
-        fence, holder = head
-        if holder == ticket.id:
-            return self._held(ticket, fence, now, abandoned)
-        fence, _ = self._find(ticket, now)
-        return self._waiting(ticket, fence, now) if fence else _GONE
+        held = self._held(ticket, head, crowd, now, abandoned=abandoned)
+        if held is not None:
+            return held
+        fence, _ = self._find(ticket, crowd, now)
+        return self._waiting(ticket, fence, crowd, now) if fence else _GONE
 
-    def _settle(self, name: str, now: int, asking: str = "") -> tuple[int, bool, Head | None, bool]:
-        """The name's newest fence (0: not known), its flag, the living head of its queue, admitted,
-        and whether that is certainly alone."""
-        rows = self._execute(_LOOK, (name,)).fetchall()
-        if not rows:
-            return 0, False, None, True
-        _, _, _, newest, flag = rows[0]
-        if len(rows) == 1:
-            return newest, flag == 1, None, True
-        fence, id, expires, _, _ = rows[1]
-        if expires > now:
-            return newest, flag == 1, (fence, id), len(rows) == 2
-        return newest, True, self._abandon(name, fence, now, asking), False
+    def _held(
+        self,
+        ticket: Ticket,
+        head: Head | None,
+        crowd: Crowd | None,
+        now: int,
+        *,
+        abandoned: bool,
+    ) -> Standing | None:
+        """If the asking ticket holds, extend it. One that holds alone may share from now on."""
+        fence = 0
+        if head is not None:
+            fence = head[0] if head[1] == ticket.id else 0
+        elif crowd is not None:
+            fence, _ = self._sharer(ticket, crowd) or (0, 0)
+        if not fence:
+            return None
+        self._extend(ticket, fence, now)
+        if head is not None and ticket.share.group:
+            self._execute(SQL["share"], (ticket.name, fence, *ticket.share))
+            self.settle_crowd(ticket.name, now, abandoned=abandoned)
+        return Standing(Place.ADMITTED, fence, abandoned)
 
-    def _abandon(self, name: str, fence: int, now: int, asking: str = "") -> Head | None:
-        """Take out a holder that did not release; the next one is admitted and returned."""
-        self._execute(_REMOVE, (name, fence))
-        self._execute(SQL["flag"], (name, 1))
-        return self._pass_on(name, fence, now, abandoned=True, asking=asking)
+    def _sharer(self, ticket: Ticket, crowd: Crowd) -> tuple[int, int] | None:
+        """The fence and the weight of the asking ticket, if it is one of a crowd."""
+        found: tuple[int, int] | None = self._execute(
+            SQL["sharer"], (ticket.name, crowd.last, ticket.id)
+        ).fetchone()
+        return found
 
-    def _pass_on(
-        self, name: str, fence: int, now: int, *, abandoned: bool, asking: str = ""
-    ) -> Head | None:
-        """Admit the first living ticket behind a holder that is gone."""
-        while (row := self._behind(name, fence)) is not None:
-            fence, id, expires, address = row
-            if expires > now:
-                self._execute(SQL["admit"], (name, fence, now))
-                if id != asking:
-                    self.wakes.append(Wake(address, fence, True, abandoned))
-                return fence, id
-            self._bury(name, fence, address)
-        return None
-
-    def _find(self, ticket: Ticket, now: int) -> tuple[int, str]:
+    def _find(self, ticket: Ticket, crowd: Crowd | None, now: int) -> tuple[int, str]:
         """The fence (0: none) and the address of the asking ticket, if it waits and lives."""
         row = self._execute(SQL["find"], (ticket.name, ticket.id)).fetchone()
         if row is None:
@@ -253,51 +232,31 @@ class Queues:
         fence, expires, address = row
         if expires > now:
             return fence, address
-        self._take_out(ticket.name, fence)
+        # It is not the first that waits behind a crowd, so nobody is let in by this.
+        self.take_out(ticket.name, fence, crowd, now, abandoned=False)
         return 0, ""
 
-    def _held(self, ticket: Ticket, fence: int, now: int, abandoned: bool) -> Standing:
-        """Extend the holder."""
-        self._extend(ticket, fence, now)
-        return Standing(Place.ADMITTED, fence, abandoned)
-
-    def _waiting(self, ticket: Ticket, fence: int, now: int) -> Standing:
+    def _waiting(self, ticket: Ticket, fence: int, crowd: Crowd | None, now: int) -> Standing:
         """Extend a waiting ticket."""
         self._extend(ticket, fence, now)
-        return self._ahead(ticket.name, fence, now)
+        return self._ahead(ticket.name, fence, crowd, now)
 
-    def _ahead(self, name: str, fence: int, now: int) -> Standing:
-        """The standing of a ticket that has others ahead: the head, at least, is alive."""
+    def _ahead(self, name: str, fence: int, crowd: Crowd | None, now: int) -> Standing:
+        """The standing of a ticket that has others ahead: those who hold, at least, are alive."""
         while True:
             ahead, expires, address = self._execute(SQL["ahead"], (name, fence)).fetchone()
+            if address is None and crowd is not None:
+                expires = crowd.expires  # of those who hold, any may go
             if expires > now:
                 return Standing(Place.WAITING, fence, False, (expires - now) / 1e6)
-            self._bury(name, ahead, address)
-
-    def _behind(self, name: str, fence: int) -> tuple[int, str, int, str] | None:
-        row: tuple[int, str, int, str] | None
-        row = self._execute(SQL["behind"], (name, fence)).fetchone()
-        return row
-
-    def _take_out(self, name: str, fence: int) -> None:
-        """Remove a waiting ticket; the one behind it has a new one ahead now and should look."""
-        behind = self._behind(name, fence)
-        self._execute(_REMOVE, (name, fence))
-        if behind is not None:
-            fence, _, _, address = behind
-            self.wakes.append(Wake(address, fence, False))
-
-    def _bury(self, name: str, fence: int, address: str) -> None:
-        """Remove a dead waiting ticket. Ringing there tells a sleeper, or finds a pipe to remove."""
-        self._execute(_REMOVE, (name, fence))
-        self.wakes.append(Wake(address, fence, False))
+            self.bury(name, ahead, address)
 
     def _extend(self, ticket: Ticket, fence: int, now: int) -> None:
         expires = now + int(ticket.ttl * 1e6)
         self._execute(SQL["extend"], (ticket.name, fence, ticket.owner.pack(), now, expires))
 
-    def _new_fence(self, newest: int) -> int:
+    def _new_fence(self, newest: int, floor: int) -> int:
         """A fence above all earlier ones of a name; the clock makes it so even in a new file."""
         if not newest:
             ((newest, _),) = self._execute(SQL["file"])
-        return max(newest + 1, time.time_ns() // 1000)
+        return max(newest + 1, time.time_ns() // 1000, floor + 1)

@@ -14,13 +14,16 @@ CREATE TABLE queue (
     admitted  INTEGER,           -- NULL while it waits
     expires   INTEGER,
     wake      TEXT,              -- where to wake it: pipe:number; NULL once admitted
+    "group"   TEXT,              -- with whom it may hold; NULL: with nobody
+    weight    INTEGER,           -- how many of the group's permits it takes
+    permits   INTEGER,           -- how many there are
     -- of a name
     newest    INTEGER,           -- the last fence handed out
-    abandoned INTEGER,           -- 1: the last holder that ended did not release
+    abandoned INTEGER,           -- 1: the last one that held alone did not release
     PRIMARY KEY (name, fence)
 ) STRICT, WITHOUT ROWID;
 
--- Finds a waiting ticket by its id. A holder is found at the head of its queue, so that an
+-- Finds a waiting ticket by its id. Those who hold are found at the head of their queue, so that an
 -- uncontended lock never touches this index.
 CREATE UNIQUE INDEX waiting ON queue (name, id) WHERE wake IS NOT NULL;
 

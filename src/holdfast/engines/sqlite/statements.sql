@@ -1,7 +1,18 @@
 -- Every statement the engine runs after the file is open, each with its arguments, in order.
 
--- look (name): the name itself, and the first two tickets of its queue
-SELECT fence, id, expires, newest, abandoned FROM queue WHERE name = ?1 ORDER BY fence LIMIT 3
+-- look (name): the name itself (0, NULL, newest, abandoned), and the first two tickets of its queue
+-- (fence, id, expires, group). They share columns because each one costs time, on the way of every lock
+SELECT fence, id, coalesce(newest, expires), coalesce(abandoned, "group") FROM queue
+ WHERE name = ?1 ORDER BY fence LIMIT 3
+
+-- crowd (name): those who share a name, as a whole: they stand ahead of the first who waits
+SELECT count(*), max("group"), sum(weight), min(expires), max(fence) FROM queue
+ WHERE name = ?1 AND fence > 0 AND fence < coalesce(
+   (SELECT fence FROM queue WHERE name = ?1 AND fence > 0 AND admitted IS NULL ORDER BY fence LIMIT 1),
+   9223372036854775807)
+
+-- sharer (name, last, id): one of those who share a name
+SELECT fence, weight FROM queue WHERE name = ?1 AND fence > 0 AND fence <= ?2 AND id = ?3
 
 -- find (name, id): a waiting ticket
 SELECT fence, expires, wake FROM queue WHERE name = ?1 AND id = ?2 AND wake IS NOT NULL
@@ -11,10 +22,10 @@ SELECT fence, expires, wake FROM queue
  WHERE name = ?1 AND fence < ?2 AND fence > 0 ORDER BY fence DESC LIMIT 1
 
 -- behind (name, fence): the ticket directly behind one
-SELECT fence, id, expires, wake FROM queue
+SELECT fence, id, expires, wake, "group", weight, permits FROM queue
  WHERE name = ?1 AND fence > ?2 ORDER BY fence LIMIT 1
 
--- flag (name, abandoned): how its last holder ended
+-- flag (name, abandoned): how the last one that held alone ended
 UPDATE queue SET abandoned = ?2 WHERE name = ?1 AND fence = 0
 
 -- join (name, fence, id, owner, now, admitted, expires, wake): a new ticket, whose fence is its
@@ -23,6 +34,9 @@ INSERT INTO queue (name, fence, newest, abandoned, id, owner, joined, heard, adm
 VALUES (?1, 0, ?2, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
        (?1, ?2, NULL, NULL, ?3, ?4, ?5, ?5, ?6, ?7, ?8)
     ON CONFLICT (name, fence) DO UPDATE SET newest = excluded.newest
+
+-- share (name, fence, group, weight, permits): a ticket that may hold with others from now on
+UPDATE queue SET "group" = ?3, weight = ?4, permits = ?5 WHERE name = ?1 AND fence = ?2
 
 -- extend (name, fence, owner, now, expires): a ticket that was heard of; never sooner than promised
 -- before, because this may be an old request with a shorter ttl
@@ -37,8 +51,11 @@ UPDATE queue SET admitted = ?3, wake = NULL WHERE name = ?1 AND fence = ?2
 -- remove (name, fence): a ticket
 DELETE FROM queue WHERE name = ?1 AND fence = ?2
 
+-- clear (name, last, moment): those who share a name and expire by that moment
+DELETE FROM queue WHERE name = ?1 AND fence > 0 AND fence <= ?2 AND expires <= ?3
+
 -- list (name, now, limit): the living tickets of a name, in order
-SELECT owner, fence, joined, admitted, expires FROM queue
+SELECT owner, fence, joined, admitted, expires, "group", weight, permits FROM queue
  WHERE name = ?1 AND fence > 0 AND expires > ?2 ORDER BY fence LIMIT ?3
 
 -- count (name, now): how many live
@@ -54,8 +71,8 @@ SELECT floor, swept FROM file
 SELECT max(name), count(*) FROM
   (SELECT name FROM queue WHERE fence = 0 AND name > ?1 ORDER BY name LIMIT ?2)
 
--- dead (first, last, now): names in a stretch whose holder has expired
-SELECT name FROM queue
+-- dead (first, last, now): names in a stretch of which a holder has expired
+SELECT DISTINCT name FROM queue
  WHERE name > ?1 AND name <= ?2 AND fence > 0 AND admitted IS NOT NULL AND expires <= ?3
 
 -- forget (first, last, released, abandoned, ahead): names in a stretch that nobody has used since

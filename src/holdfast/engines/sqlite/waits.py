@@ -30,6 +30,10 @@ class Waits(ABC):
     def drop(self, id: str) -> None:
         """This ticket waits no more."""
 
+    @abstractmethod
+    def rouse(self, id: str) -> None:
+        """Make this ticket look again, now or as soon as it is parked. Called from any thread."""
+
     def forget(self, id: str) -> None:  # noqa: B027 - only one kind has to
         """Its ticket is leaving the queue, by whoever's hand. Called before the transaction."""
 
@@ -80,6 +84,12 @@ class BlockingWaits(Waits):
         else:
             self._pipes.remove(wait[0])
 
+    def rouse(self, id: str) -> None:
+        wait = self._waits.get(id)
+        if wait is not None:
+            pipe, number = wait
+            pipe.nudge(number)
+
     def close(self) -> None:
         self._closed = True
         while self._idle:
@@ -104,6 +114,11 @@ class _Wait:
         self.number = number
         self.event: Event | None = None
         self.heard: list[Message] = []
+
+    def hear(self, message: Message) -> None:
+        self.heard.append(message)
+        if self.event is not None:
+            self.event.set()
 
 
 class AsyncioWaits(Waits):
@@ -134,8 +149,9 @@ class AsyncioWaits(Waits):
             return None
         if self._reading is not self._pipe:
             self._read_from(self._pipe)
+        # Before the look at what was heard: one who rouses from another thread must not be missed.
+        wait.event = self._io.event()
         if not wait.heard:
-            wait.event = self._io.event()
             await wait.event.wait(max(0.0, until - self._io.now()))
         heard, wait.heard = wait.heard, []
         return _standing(heard) if heard else None
@@ -144,6 +160,11 @@ class AsyncioWaits(Waits):
         wait = self._waits.pop(id, None)
         if wait is not None:
             self._by_number.pop(wait.number, None)
+
+    def rouse(self, id: str) -> None:
+        wait = self._waits.get(id)
+        if wait is not None:
+            wait.hear(Message(wait.number, 0, LOOK))
 
     def forget(self, id: str) -> None:
         # An `enter` that was cancelled may have made it listen after it was dropped. This runs in
@@ -172,9 +193,7 @@ class AsyncioWaits(Waits):
         for message in pipe.read():
             wait = self._by_number.get(message.number)
             if wait is not None:
-                wait.heard.append(message)
-                if wait.event is not None:
-                    wait.event.set()
+                wait.hear(message)
 
 
 def _standing(heard: list[Message]) -> Standing | None:

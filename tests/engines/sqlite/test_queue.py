@@ -104,7 +104,7 @@ STEPS = st.lists(
 
 
 @settings(
-    max_examples=40,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -186,6 +186,33 @@ def test_those_who_share_a_name_admitted_and_evicted_in_one_go(bench: Bench) -> 
     assert bench.do(bench.queues.evict, NAME)
     wakes = [(wake.address, wake.admitted) for wake in bench.queues.wakes]
     assert wakes == [("a:1", False), ("b:1", False), ("heir:1", True)]
+
+
+def test_exactly_those_who_fit_are_let_in(bench: Bench) -> None:
+    bench.enter("alone")
+    for id, weight in (("a", 2), ("b", 1), ("c", 1), ("d", 1)):
+        bench.enter(id, Share.of(3, weight))
+    for leaving, told in (("alone", ["a:1", "b:1"]), ("b", ["c:1"]), ("a", ["d:1"])):
+        bench.leave(leaving)
+        assert [wake.address for wake in bench.queues.wakes if wake.admitted] == told
+        bench.queues.wakes.clear()
+
+
+@pytest.mark.parametrize(
+    ("asking", "told"), [("a", ["b:1", "c:1"]), ("writer", ["a:1", "b:1", "c:1"])]
+)
+def test_who_comes_upon_the_dead_admits_the_others(
+    bench: Bench, asking: str, told: list[str]
+) -> None:
+    bench.enter("dead", ttl=1.0)
+    for id, ttl in (("a", 30.0), ("b", 5.0), ("c", 30.0)):
+        bench.enter(id, READING, ttl=ttl)
+    bench.enter("writer")
+    bench.now += 2
+    answer = bench.enter(asking)
+    assert [wake.address for wake in bench.queues.wakes] == told, "who asks has its answer"
+    first = answer.recheck if asking == "writer" else bench.enter("writer").recheck
+    assert first == pytest.approx(3.0), "the first of those who hold expires then"
 
 
 def test_one_who_is_let_in_by_a_waiter_that_leaves_is_told_so_and_nothing_else(

@@ -1,0 +1,63 @@
+"""An engine that has forgotten its fences gets back above what the storage has seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.guards import AsyncFencedFile, FencedFile
+from holdfast.guards.stamp import Claim
+from tests.conformance.cells import Cell
+
+AHEAD = 10**12
+"""As if the engine's clock had been eleven days ahead, before it was set back and its memory lost."""
+
+
+def guard_of(cell: Cell, folder: Path) -> Any:
+    return (FencedFile if cell.face == "sync" else AsyncFencedFile)(folder / "data")
+
+
+async def seen_before(cell: Cell, client: Any, folder: Path) -> int:
+    """Have the storage know a fence that the engine, as far as it remembers, has never given."""
+    lease = await cell.run(client.lock(cell.name).acquire)
+    await cell.run(lease.release)
+    newest = int(lease.fence) + AHEAD
+    FencedFile(folder / "data").raise_fence(Claim(cell.name, newest, "somebody"))
+    return newest
+
+
+async def test_the_lock_is_taken_again_above_it(cell: Cell, tmp_path: Path) -> None:
+    cell.needs("lifting")
+    client, other = cell.client(), cell.client()
+    newest = await seen_before(cell, client, tmp_path)
+    guard = guard_of(cell, tmp_path)
+    lease = await cell.run(client.lock(cell.name, guard=guard).acquire)
+    assert lease.fence > newest
+    assert (
+        guard_of(cell, tmp_path)
+        .path.with_name("data.fence")
+        .read_text()
+        .startswith(f"{lease.fence} ")
+    )
+    seen = await cell.run(lambda: other.inspect(cell.name))
+    assert [holder.fence for holder in seen.holders] == [lease.fence], (
+        "nothing is left of the first"
+    )
+    await cell.run(lease.release)
+    following = await cell.run(other.lock(cell.name, guard=guard).try_acquire)
+    assert following.fence > lease.fence, "it goes on from there"
+    await cell.run(following.release)
+
+
+async def test_an_engine_that_numbers_by_itself_says_so(cell: Cell, tmp_path: Path) -> None:
+    client = cell.client()
+    if client.traits.lifting:
+        return
+    await seen_before(cell, client, tmp_path)
+    with pytest.raises(holdfast.StaleFence) as caught:
+        await cell.run(client.lock(cell.name, guard=guard_of(cell, tmp_path)).acquire)
+    assert "numbers by itself" in caught.value.__notes__[0]
+    assert not (await cell.run(lambda: client.inspect(cell.name))).holders

@@ -85,6 +85,91 @@ async def test_cancelled_at_every_await(async_cell: Cell, operation: Any) -> Non
     assert k > 0 or cell.engine == "memory", "there was nothing to cancel"
 
 
+async def share(client: Any, name: str) -> None:
+    async with client.rwlock(f"{name}:rw").write() as lease:
+        await lease.downgrade()
+    async with client.semaphore(f"{name}:s", 3, weight=2):
+        pass
+
+
+async def take_several(client: Any, name: str) -> None:
+    async with client.lock_all([f"{name}:b", f"{name}:a"]):
+        pass
+    with suppress(holdfast.LockTimeout):
+        await client.lock_all([f"{name}:a", f"{name}:obstacle"]).acquire(timeout=0.05)
+
+
+async def wound(client: Any, name: str) -> None:
+    await _transact(client, name, "wound-wait")
+
+
+async def detect(client: Any, name: str) -> None:
+    await _transact(client, name, "detect")
+
+
+async def _transact(client: Any, name: str, policy: str) -> None:
+    with suppress(holdfast.LockTimeout):
+        async with client.transaction(policy, timeout=0.05) as transaction:
+            await transaction.lock(f"{name}:a")
+            await transaction.lock(f"{name}:obstacle")
+
+
+async def be_elected(client: Any, name: str) -> None:
+    election = client.election(f"{name}:e", "me")
+    async with election:
+        await election.proclaim("still me")
+
+
+async def do_once(client: Any, name: str) -> None:
+    async def work() -> int:
+        return 7
+
+    await client.once(f"{name}:o", work, keep=1)
+
+
+TRAITS = {
+    share: ("sharing",),
+    do_once: ("notes",),
+    wound: ("fifo", "numbered"),
+    detect: ("fifo", "numbered"),
+}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [share, take_several, wound, detect, be_elected, do_once],
+    ids=lambda one: one.__name__,
+)
+async def test_every_primitive_is_cancelled_at_every_await(
+    async_cell: Cell, operation: Any
+) -> None:
+    cell = async_cell
+    for trait in TRAITS.get(operation, ()):
+        cell.needs(trait)
+    other = cell.client()
+    await other.lock(f"{cell.name}:obstacle").acquire()
+
+    async def nothing_left() -> bool:
+        return bool(await other.names(f"*{cell.name}*") == [f"{cell.name}:obstacle"])
+
+    for k in count():
+        client = holdfast.AsyncClient(cell.url, ttl=None)
+        await client.names("nothing")  # connected: that was cancelled above
+        attempt = CancelledAt(operation(client, cell.name), k)
+        task = asyncio.create_task(_run(attempt))
+        outcome = (await asyncio.gather(task, return_exceptions=True))[0]
+        if attempt.reached:
+            assert isinstance(outcome, asyncio.CancelledError), outcome
+        else:
+            assert outcome is None
+        await soon(nothing_left, f"nothing to be left after await {k}")
+        await soon(lambda: not client._keeper._wheel, f"nothing to be kept after await {k}")  # noqa: B023
+        await client.close()
+        if not attempt.reached:
+            break
+    assert k > 0 or cell.engine == "memory", "there was nothing to cancel"
+
+
 async def test_cancelled_while_being_granted(async_cell: Cell) -> None:
     """The release and the cancellation race: the lock must end up free, or with the next waiter."""
     cell = async_cell

@@ -14,6 +14,7 @@ from tests.conformance.cells import CELLS, ENGINES
 ONE_FACE = {
     "test_cancelled_at_every_await",
     "test_cancelled_while_being_granted",
+    "test_every_primitive_is_cancelled_at_every_await",
     "test_interrupted_while_waiting",
     "test_losing_the_lease_cancels_the_body_on_request",
     "test_someone_elses_cancellation_stays_a_cancellation",

@@ -21,7 +21,7 @@ from holdfast.core.names import check_name
 from holdfast.core.ticket import ALONE, READING, Owner, Ticket
 from holdfast.io.blocking import run
 from holdfast.primitives.keeper import RENEW_AT
-from holdfast.primitives.kept import Kept
+from holdfast.primitives.kept import WITHDRAWN, Kept
 from holdfast.primitives.lease import AsyncLease, BaseLease, Lease
 from holdfast.primitives.lock import DEFAULT, BaseLock, _Default
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
@@ -93,6 +93,10 @@ class BaseElection(Generic[L]):
             await self._announce()
         except EngineError as error:  # who observes looks from time to time as well
             log.warning("could not announce the leader of %r: %s", self.name, error)
+        except BaseException:  # nobody will know that it leads
+            self._term = None
+            self._keeper.give_up(term._kept, WITHDRAWN)
+            raise
         return term
 
     async def _announce(self) -> None:

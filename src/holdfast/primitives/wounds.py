@@ -73,9 +73,11 @@ class WoundWait(Policy):
             there = await self._engine.leave(
                 alarm.bell.ticket, timeout=LEAST_TIMEOUT, departure=Departure.WITHDRAWN
             )
-        except EngineError:
+        except BaseException as error:
             self._keeper.sweeper.doom(alarm.bell)
-            return
+            if isinstance(error, EngineError):
+                return
+            raise
         if alarm.rang or not there:
             raise self._victim(alarm.parked.ticket.name, "an older one waits for what it holds")
 

@@ -1,0 +1,120 @@
+"""Real processes that share, transact, and run things once: what they noted down, put in order."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+import holdfast
+from holdfast.guards import SqlGuard
+from tests.waiting import eventually
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/locks.db"
+    return str(request.getfixturevalue("redis_url"))
+
+
+class Company:
+    """Some processes that do the same."""
+
+    def __init__(self, count: int, deed: str, url: str, name: str, folder: Path) -> None:
+        words = [sys.executable, "-m", "tests.company", deed, url, name, str(folder)]
+        self.processes = [subprocess.Popen(words, cwd=ROOT) for _ in range(count)]
+        self._folder = folder
+
+    def journal(self) -> list[list[str]]:
+        """What they did, in order of time: the process, then the words."""
+        path = self._folder / "journal"
+        lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+        return [words for _, *words in sorted(lines, key=lambda words: int(words[0]))]
+
+    def wait(self) -> list[int]:
+        return [process.wait(timeout=120) for process in self.processes]
+
+
+def overlaps(journal: list[list[str]]) -> list[dict[str, int]]:
+    """How many were in at each moment, by kind."""
+    inside: dict[str, int] = {}
+    seen = []
+    for _, what, kind in journal:
+        inside[kind] = inside.get(kind, 0) + (1 if what == "in" else -1)
+        seen.append(dict(inside))
+    return seen
+
+
+def test_a_semaphore_of_three_and_eight_processes(url: str, tmp_path: Path) -> None:
+    name = uuid4().hex
+    with holdfast.Client(url) as client:
+        with client.lock(name):  # until all are there
+            company = Company(8, "semaphore", url, name, tmp_path)
+            eventually(lambda: client.inspect(name).waiting == 8, "all to join", 120)
+        assert company.wait() == [0] * 8
+    counts = [moment["permit"] for moment in overlaps(company.journal())]
+    assert max(counts) == 3, "never four, and all permits are used"
+    assert len(counts) == 8 * 6 * 2
+
+
+def test_readers_overlap_and_writers_do_not(url: str, tmp_path: Path) -> None:
+    name = uuid4().hex
+    with holdfast.Client(url) as client:
+        with client.lock(name):
+            company = Company(4, "readers", url, name, tmp_path)
+            eventually(lambda: client.inspect(name).waiting == 4, "all to join", 120)
+        assert company.wait() == [0] * 4
+    seen = overlaps(company.journal())
+    assert max(moment.get("read", 0) for moment in seen) > 1, "readers share"
+    assert max(moment.get("write", 0) for moment in seen) == 1
+    assert not any(moment.get("write") and moment.get("read") for moment in seen)
+    assert len(seen) == 4 * 7 * 2
+
+
+@pytest.mark.parametrize(
+    ("url", "policy"),
+    [("redis", "wait-die"), ("redis", "wound-wait"), ("redis", "detect"), ("sqlite", "wait-die")]
+    + [("sqlite", "timeout")],
+    indirect=["url"],
+)
+def test_two_names_in_two_orders(url: str, policy: str, tmp_path: Path) -> None:
+    name = f"{uuid4().hex}:{policy}"
+    company = Company(3, "transact", url, name, tmp_path)
+    assert company.wait() == [0] * 3
+    seen = overlaps(company.journal())
+    assert max(moment["both"] for moment in seen) == 1
+    assert len(seen) == 3 * 4 * 2
+
+
+def test_once_with_fifty_callers_some_of_whom_are_killed(url: str, tmp_path: Path) -> None:
+    name = uuid4().hex
+    with closing(sqlite3.connect(tmp_path / "storage.db")) as storage:
+        storage.execute("PRAGMA journal_mode = WAL")
+        storage.execute("CREATE TABLE charges (fence INTEGER)")
+        SqlGuard().create(storage)
+        storage.commit()
+        with holdfast.Client(url) as client:
+            with client.lock(name):
+                company = Company(5, "once", url, name, tmp_path)
+                eventually(lambda: client.inspect(name).waiting == 50, "all to join", 120)
+            for _ in range(3):
+                begun = len(company.journal())
+                eventually(lambda: len(company.journal()) > begun, "one to begin")  # noqa: B023
+                doing = [int(pid) for pid, what, _ in company.journal() if what == "begins"]
+                victim = next(one for one in company.processes if one.pid == doing[-1])
+                if victim.poll() is None and random.random() < 0.9:
+                    victim.kill()
+            company.wait()
+        charges = storage.execute("SELECT fence FROM charges").fetchall()
+    assert len(charges) == 1, "the side effect is there exactly once"
+    results = {text for _, what, text in company.journal() if what == "result"}
+    assert results == {str(charges[0][0])}, "and everybody has its result"

@@ -82,8 +82,13 @@ def test_readers_overlap_and_writers_do_not(url: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("url", "policy"),
-    [("redis", "wait-die"), ("redis", "wound-wait"), ("redis", "detect"), ("sqlite", "wait-die")]
-    + [("sqlite", "timeout")],
+    [
+        ("redis", "wait-die"),
+        ("redis", "wound-wait"),
+        ("redis", "detect"),
+        ("sqlite", "wait-die"),
+        ("sqlite", "timeout"),
+    ],
     indirect=["url"],
 )
 def test_two_names_in_two_orders(url: str, policy: str, tmp_path: Path) -> None:

@@ -6,27 +6,26 @@ fence. A ticket's ttl is counted by whoever stands behind it, because etcd has n
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from holdfast.core.errors import EngineError
 from holdfast.core.names import matches
-from holdfast.core.ticket import Contender, Departure, Inspection, Place, Standing, Ticket
+from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
 from holdfast.engines.etcd import requests
 from holdfast.engines.etcd.blocking import BlockingNode
 from holdfast.engines.etcd.cluster import Cluster
-from holdfast.engines.etcd.keys import QUEUES, QUEUES_END, Card, Keys, name_of
+from holdfast.engines.etcd.keys import QUEUES, QUEUES_END, Keys, name_of
 from holdfast.engines.etcd.leases import SPARE
-from holdfast.engines.etcd.messages_pb2 import KeyValue, RangeRequest
+from holdfast.engines.etcd.listing import evict, inspected
+from holdfast.engines.etcd.messages_pb2 import RangeRequest
 from holdfast.engines.etcd.multiplexed import AsyncioNode
 from holdfast.engines.etcd.node import Node
 from holdfast.engines.etcd.queues import Queues
 from holdfast.engines.etcd.renewals import renew
-from holdfast.engines.etcd.seat import Ahead, View
-from holdfast.engines.etcd.traces import Trace
-from holdfast.engines.etcd.troubles import Broken, LeaseGone, explained
+from holdfast.engines.etcd.seat import View
+from holdfast.engines.etcd.troubles import Broken, explained
 from holdfast.engines.etcd.urls import credentials_of, login_of
 from holdfast.engines.etcd.watches import Watches
 from holdfast.engines.etcd.wire import RANGE, first
@@ -49,6 +48,8 @@ class EtcdEngine(Engine):
             "a snapshot without --bump-revision"
         ),
         clock="whoever waits counts the ttl of the one ahead; if nobody does, etcd's leader",
+        sharing=True,
+        lifting=False,
         unwatched=SPARE + 2.0,
     )
 
@@ -84,15 +85,15 @@ class EtcdEngine(Engine):
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         seat = self._queues.seats.get(ticket.id)
         view = View() if seat is None else seat.view
-        ahead = view.ahead
-        if seat is None or ahead is None:
+        if seat is None or not view.ahead:
             return None
         watcher = seat.watcher
-        if watcher is not None and watcher.ahead != ahead.key:
+        if watcher is not None and not watcher.listens_to(view.ahead):
             self._watches.drop(watcher)
             watcher = None
         if watcher is None:
-            watcher = seat.watcher = self._watches.add(ahead.key, seat.key, view.revision)
+            watcher = self._watches.add(view.ahead, view.lacking, seat.key, view.revision)
+            seat.watcher = watcher
         await watcher.flag.wait(max(0.0, until - self._io.now()))
         try:
             if watcher.broken is not None:
@@ -105,10 +106,11 @@ class EtcdEngine(Engine):
         finally:
             if watcher.flag.is_set():
                 self.unpark(ticket)
-        if watcher.renewed is None:
+        if not watcher.renewed:
             return None
-        ahead, watcher.renewed = Ahead.read(watcher.renewed), None
-        return Standing(Place.WAITING, view.fence, recheck=self._queues.left(ahead))
+        watcher.renewed = False
+        recheck = min(map(self._queues.left, watcher.ahead()))
+        return Standing(Place.WAITING, view.fence, recheck=recheck)
 
     def unpark(self, ticket: Ticket) -> None:
         seat = self._queues.seats.get(ticket.id)
@@ -116,9 +118,14 @@ class EtcdEngine(Engine):
             watcher, seat.watcher = seat.watcher, None
             self._watches.drop(watcher)
 
+    def rouse(self, ticket: Ticket) -> None:
+        seat = self._queues.seats.get(ticket.id)
+        if seat is not None and (watcher := seat.watcher) is not None:
+            watcher.flag.set()
+
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         try:
-            return await self._inspect(name, limit, self._io.now() + timeout)
+            return await inspected(self._queues, name, limit, self._io.now() + timeout)
         except Broken as error:
             raise self._translated(error, name) from error
 
@@ -139,21 +146,8 @@ class EtcdEngine(Engine):
 
     async def evict(self, name: str, *, timeout: float) -> bool:
         until = self._io.now() + timeout
-        keys, queues = Keys.of(name), self._queues
         try:
-            while True:
-                answer = await queues.ask(requests.inspect(keys, 1), until, repeatable=True)
-                holder = first(answer.responses[0].response_range)
-                if holder is None:
-                    return False
-                traces = await queues.leases.traces(until)
-                try:
-                    evicted = await queues.ask(requests.evict(keys, holder, traces), until)
-                except LeaseGone:
-                    queues.leases.forget(traces)
-                    continue
-                if evicted.succeeded:
-                    return True
+            return await evict(self._queues, Keys.of(name), until)
         except Broken as error:
             raise self._translated(error, name) from error
 
@@ -183,29 +177,6 @@ class EtcdEngine(Engine):
         await self._watches.close()
         await self._queues.leases.revoke()
         await self._cluster.close()
-
-    async def _inspect(self, name: str, limit: int, until: float) -> Inspection:
-        keys, queues = Keys.of(name), self._queues
-        answer = await queues.ask(requests.inspect(keys, limit + 1), until, repeatable=True)
-        queue = answer.responses[0].response_range
-        newest = first(answer.responses[1].response_range)
-        trace = Trace.read(first(answer.responses[2].response_range))
-        if not queue.kvs or newest is None:
-            return Inspection(name, (), (), 0, 0, trace is not None)
-        abandoned = await queues.abandoned(keys, queue.kvs[0].create_revision, trace, until)
-        holder, *waiters = (self._contender(kv) for kv in queue.kvs)
-        if trace is not None and trace.state != "held":
-            # It is the holder since the one before it left.
-            holder = holder._replace(since=min(holder.since, max(0.0, time.time() - trace.at)))
-        return Inspection(
-            name, (holder,), tuple(waiters), queue.count - 1, newest.create_revision, abandoned
-        )
-
-    def _contender(self, kv: KeyValue) -> Contender:
-        card = Card.unpack(kv.value)
-        since = max(0.0, time.time() - card.joined)
-        left = self._queues.left(Ahead.read(kv), glimpsed=True)
-        return Contender(card.owner, kv.create_revision, since, left)
 
     def _translated(self, error: Broken, name: str | None) -> EngineError:
         return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)

@@ -3,6 +3,8 @@
 - `holdfast/q/NAME/.LABEL`: a ticket. All of a name's, in order of creation, are its queue. The id is in
   the value. The label belongs to the client, which uses it again for its next tickets: etcd remembers
   every key that ever was until it is compacted, and goes through them all when it looks at a range.
+- `holdfast/q/NAME/.~GROUP~LABEL`: a ticket that joined to share, so that one can ask for those of a group,
+  and for all others. One that held alone and shares by now keeps its key, and is the oldest of all.
 - `holdfast/q/NAME/!`: the trace that a holder leaves unless it releases; see `traces.py`. In one range with
   the tickets, so that a single condition says that there is nothing at all.
 """
@@ -13,8 +15,9 @@ import os
 import time
 from itertools import count
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
-from holdfast.core.ticket import Owner, Ticket
+from holdfast.core.ticket import ALONE, Owner, Share, Ticket
 
 QUEUES = b"holdfast/q/"
 QUEUES_END = b"holdfast/q0"
@@ -28,6 +31,13 @@ def _escaped(text: str) -> bytes:
     if "/" in text or "%" in text:
         text = text.replace("%", "%25").replace("/", "%2F")
     return text.encode()
+
+
+class Range(NamedTuple):
+    """All keys from the first one up to the second, without it."""
+
+    key: bytes
+    end: bytes
 
 
 class Keys(NamedTuple):
@@ -46,8 +56,18 @@ class Keys(NamedTuple):
         base = tag + b"/"
         return cls(base + b".", base + b"/", base + _TRACE, base, tag + b"0")
 
-    def ticket(self, label: str) -> bytes:
-        return self.queue + label.encode()
+    def ticket(self, label: str, group: str = "") -> bytes:
+        return (self.peers(group).key if group else self.queue) + label.encode()
+
+    def peers(self, group: str) -> Range:
+        """Those who joined as members of a group."""
+        start = self.queue + b"~" + quote(group, safe="").replace("~", "%7E").encode()
+        return Range(start + b"~", start + b"\x7f")
+
+    def strangers(self, group: str) -> tuple[Range, Range]:
+        """All others: those before and those after the group's keys."""
+        peers = self.peers(group)
+        return Range(self.queue, peers.key), Range(peers.end, self.end)
 
 
 def name_of(key: bytes) -> str | None:
@@ -81,20 +101,51 @@ class Labels:
 class Card(NamedTuple):
     """What is written on a ticket: for whoever stands behind it, and for people."""
 
+    edition: int
+    """Of those that its client has written for it, the last one counts: one that comes late does not."""
     ttl: float
     joined: float
     """By the wall clock of whoever joined: to be shown, never to decide anything."""
     id: str
     owner: Owner
+    share: Share = ALONE
+    calls: int = 0
+    """How often it was short of permits and then was not any more: it may be the next one's turn."""
 
     @classmethod
     def of(cls, ticket: Ticket) -> Card:
-        return cls(ticket.ttl, time.time(), ticket.id, ticket.owner)
+        return cls(0, ticket.ttl, time.time(), ticket.id, ticket.owner, ticket.share)
+
+    def uncalled(self) -> Card:
+        """The same, for one that joins."""
+        return self._replace(calls=0) if self.calls else self
 
     def pack(self) -> bytes:
-        return f"{self.ttl!r} {self.joined:.3f} {self.id} {self.owner.pack()}".encode()
+        share = _packed(self.share, self.calls) if self.share.group else "-"
+        text = f"{self.ttl!r} {self.joined:.3f} {self.id} {share} {self.owner.pack()}"
+        return f"#{self.edition:08x} {text}".encode()
 
     @classmethod
     def unpack(cls, value: bytes) -> Card:
-        ttl, joined, id, owner = value.decode(errors="replace").split(" ", 3)
-        return cls(float(ttl), float(joined), id, Owner.unpack(owner))
+        text = value.decode(errors="replace")
+        if not text.startswith("#"):  # by a version that knew nothing of sharing
+            ttl, joined, id, owner = text.split(" ", 3)
+            return cls(0, float(ttl), float(joined), id, Owner.unpack(owner))
+        edition, ttl, joined, id, share, owner = text[1:].split(" ", 5)
+        return cls(
+            int(edition, 16),
+            float(ttl),
+            float(joined),
+            id,
+            Owner.unpack(owner),
+            *(() if share == "-" else _unpacked(share)),
+        )
+
+
+def _packed(share: Share, calls: int) -> str:
+    return f"{share.weight}/{share.permits}/{calls}/{quote(share.group)}"
+
+
+def _unpacked(text: str) -> tuple[Share, int]:
+    weight, permits, calls, group = text.split("/", 3)
+    return Share(unquote(group), int(weight), int(permits)), int(calls)

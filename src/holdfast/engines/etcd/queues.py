@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 
 from holdfast.core.sightings import Sightings
 from holdfast.core.ticket import Departure, Place, Standing, Ticket
-from holdfast.engines.etcd import requests
+from holdfast.engines.etcd import requests, sharing
+from holdfast.engines.etcd.admission import Ahead, Finding
 from holdfast.engines.etcd.cluster import Cluster
 from holdfast.engines.etcd.keys import Card, Keys, Labels
 from holdfast.engines.etcd.leases import Lease, Leases
 from holdfast.engines.etcd.messages_pb2 import KeyValue, RangeRequest, TxnRequest, TxnResponse
-from holdfast.engines.etcd.seat import Ahead, Seat, View
+from holdfast.engines.etcd.seat import Seat, View
 from holdfast.engines.etcd.traces import Trace
-from holdfast.engines.etcd.troubles import Broken, Compacted, LeaseGone
-from holdfast.engines.etcd.wire import RANGE, TXN, first
+from holdfast.engines.etcd.troubles import Broken, LeaseGone
+from holdfast.engines.etcd.verdicts import Verdicts
+from holdfast.engines.etcd.wire import RANGE, TXN, first, txn
 from holdfast.io.contract import IO
 
 _GLIMPSED = 1_000
@@ -29,6 +32,7 @@ class Queues:
         self.cluster = cluster
         self.io = io
         self.leases = Leases(cluster, io)
+        self.verdicts = Verdicts(cluster, self.leases)
         self.seats: dict[str, Seat] = {}
         """By the ticket's id, from its first request to join until it leaves."""
         self._labels = Labels()
@@ -40,36 +44,62 @@ class Queues:
 
     async def enter(self, ticket: Ticket, if_free: bool, until: float) -> Standing:
         seat = self.seats.get(ticket.id)
+        if seat is not None and (seat.turned or seat.card.share != ticket.share):
+            standing = await self._stay(seat, ticket, until)
+            if standing.place is not Place.GONE:
+                return standing
+            self._give_back(ticket.id, seat)
+            seat = None
         if seat is None:
             seat = self.seats[ticket.id] = Seat(ticket, self._labels.take())
+        free_at, all_peers = 0, False
         while True:
             sent = self.io.now()
             ttl = seat.stated(ticket, sent)
             lease = await self.leases.covering(ttl, until)
             traces = await self.leases.traces(until)
-            request = requests.enter(seat, ttl, lease, traces, if_free=if_free)
+            card = seat.due(ticket, ttl, lease)
+            if not seat.shares:
+                request = requests.enter(seat, card, lease, traces, if_free=if_free)
+            elif if_free:
+                request = sharing.enter_if_free(seat, card, lease, free_at, all_peers=all_peers)
+            else:
+                request = sharing.enter(seat, card, lease)
             try:
                 answer = await self._join(seat, request, until)
             except LeaseGone:
                 self.leases.forget(lease, traces)
                 continue
             revision = answer.header.revision
-            joined = requests.joined(seat, answer, if_free=if_free)
-            if joined is not None:
-                standing = self._joined(seat, joined, revision)
-            else:
-                own, told = requests.there(answer, if_free=if_free)
+            joined = _joined(seat, answer, if_free)
+            if joined is None:
+                own, told = requests.there(seat, answer, if_free=if_free)
                 if own.create_revision != seat.view.fence:
                     # An earlier request has arrived, of which we heard nothing: look with its fence.
                     seat.learn(View(own.create_revision, revision))
                     continue
-                seen = requests.renewed(own.create_revision, told)
+                seen = requests.renewed(seat, seat.view, told)
+                seat.renewed(card, lease, sent + ticket.ttl)
                 standing = await self.seated(seat, seen, revision, until)
-            if standing.place is not Place.REFUSED:
-                seat.renewed(ttl, lease, sent + ticket.ttl)
+            elif joined.marked:
+                seat.renewed(card, lease, sent + ticket.ttl)
+                seat.learn(View(revision, revision, admitted=True, abandoned=False))
+                standing = Standing(Place.ADMITTED, revision)
+            elif joined.there:
+                seat.short = False
+                seat.renewed(card.uncalled(), lease, sent + ticket.ttl)
+                standing = await self.seated(seat, joined.seen, revision, until)
+            elif joined.seen.finding is None:
+                all_peers = True
+                continue
+            elif joined.seen.finding.ahead:
+                standing = self._refused(seat, joined.seen.finding.ahead)
+            else:
+                free_at = revision  # nobody was in the way; if nobody has come since, it may join
+                continue
             if standing.recheck <= 0 and await self._take_out(seat, until):
                 continue
-            if standing.place is Place.REFUSED and not seat.unanswered:
+            if standing.place is Place.REFUSED:
                 self._give_back(ticket.id, seat)
             return standing
 
@@ -84,24 +114,55 @@ class Queues:
         seat.unanswered -= 1
         return answer
 
-    def _joined(self, seat: Seat, joined: requests.Joined, revision: int) -> Standing:
-        """Take in the answer to one who was not there yet."""
-        if joined.ahead is None:
-            seat.learn(View(revision, revision, None, True, joined.abandoned))
-            return Standing(Place.ADMITTED, revision, joined.abandoned)
-        ahead = Ahead.read(joined.ahead)
-        if not joined.there:
-            seat.view = View(ahead=ahead)
-            return Standing(Place.REFUSED, recheck=self.left(ahead, glimpsed=True))
-        return self._behind(seat, ahead, revision, revision)
+    def _refused(self, seat: Seat, ahead: tuple[Ahead, ...]) -> Standing:
+        """Note who is in the way of one that did not join."""
+        seat.view = View(ahead=ahead)
+        recheck = min(self.left(one, glimpsed=True) for one in ahead)
+        return Standing(Place.REFUSED, recheck=recheck)
 
-    async def look(self, seat: Seat, until: float) -> Standing | None:
+    async def _stay(self, seat: Seat, ticket: Ticket, until: float) -> Standing:
+        """Renew a ticket that is to share otherwise than it does: GONE if it would have to join anew.
+
+        One that holds alone may go over to a group. Any other stays as it is.
+        """
+        while True:
+            if not seat.view.fence and not await self._locate(seat, until):
+                return Standing(Place.GONE)
+            sent, view = self.io.now(), seat.view
+            ttl = seat.stated(ticket, sent)
+            lease = await self.leases.covering(ttl, until)
+            card = seat.due(ticket, ttl, lease)
+            try:
+                request = txn(then=[requests.renew(seat, view, card, lease)])
+                answer = await self.ask(request, until)
+                told = answer.responses[0].response_txn
+                if not told.succeeded:
+                    return Standing(Place.GONE)
+                seen = requests.renewed(seat, view, told.responses)
+                seat.renewed(card, lease, sent + ticket.ttl)
+                standing = await self.seated(seat, seen, answer.header.revision, until)
+                if standing.place is Place.ADMITTED and not seat.shares:
+                    turned = seat.sharing(ticket.share)
+                    traces = await self.leases.traces(until)
+                    answer = await self.ask(sharing.turn(seat, turned, lease, traces), until)
+                    if not answer.succeeded:
+                        return Standing(Place.GONE)
+                    seat.renewed(turned, lease, sent + ticket.ttl)
+                    seat.turned = True
+            except LeaseGone:
+                self.leases.forget(lease)
+                continue
+            if standing.recheck <= 0 and await self._take_out(seat, until):
+                continue
+            return standing
+
+    async def look(self, seat: Seat, until: float, *, all_peers: bool = False) -> Standing | None:
         """Where a ticket stands, without renewing it; None: it is not there."""
         fence = seat.view.fence
-        answer = await self.ask(requests.look(seat), until, repeatable=True)
+        answer = await self.ask(requests.look(seat, all_peers=all_peers), until, repeatable=True)
         if not answer.succeeded:
             return None
-        seen = requests.looked(fence, answer.responses)
+        seen = requests.searched(seat, fence, answer.responses)
         return await self.seated(seat, seen, answer.header.revision, until)
 
     async def seated(
@@ -109,60 +170,54 @@ class Queues:
     ) -> Standing:
         """Take in where a ticket stands that was there."""
         # By the fence of the question: the ticket may have gone and joined anew since.
-        fence, view = seen.fence, seat.view
-        if seen.ahead is not None:
-            return self._behind(seat, seen.ahead, fence, revision)
+        fence, view, finding = seen.fence, seat.view, seen.finding
+        if finding is None:
+            seat.learn(View(fence, revision))
+            return await self.look(seat, until, all_peers=True) or Standing(Place.GONE)
+        if seat.short and not finding.short and seen.asked:
+            await self._call(seat, until)
+        seat.short = finding.short
+        if finding.ahead:
+            return self._behind(seat, finding, fence, revision)
         if not seen.asked or (view.fence == fence and view.admitted):
             return Standing(Place.ADMITTED, fence, bool(view.abandoned))
-        before = view.ahead
-        abandoned = await self.abandoned(
-            seat.keys, fence, seen.trace, until, before.fence if before else 0
-        )
-        if before is not None:
-            self._sightings.forget(_sign(before))
-        seat.learn(View(fence, revision, None, True, abandoned))
+        abandoned = await self.verdicts.found(seat, fence, seen.trace, until)
+        if abandoned is None:
+            return await self.look(seat, until) or Standing(Place.GONE)
+        for one in view.ahead:
+            self._sightings.forget(_sign(one))
+        seat.learn(View(fence, revision, admitted=True, abandoned=abandoned))
         return Standing(Place.ADMITTED, fence, abandoned)
 
-    def _behind(self, seat: Seat, ahead: Ahead, fence: int, revision: int) -> Standing:
-        before = seat.view.ahead
-        if before is not None and before.fence != ahead.fence:
-            self._sightings.forget(_sign(before))
-        seat.learn(View(fence, revision, ahead))
-        return Standing(Place.WAITING, fence, recheck=self.left(ahead))
+    def _behind(self, seat: Seat, finding: Finding, fence: int, revision: int) -> Standing:
+        here = {one.fence for one in finding.ahead}
+        for one in seat.view.ahead:
+            if one.fence not in here:
+                self._sightings.forget(_sign(one))
+        decisive = finding.lacking > 0 or not finding.short
+        seat.learn(View(fence, revision, finding.ahead, finding.lacking, decisive=decisive))
+        recheck = min(self.left(one) for one in finding.ahead)
+        return Standing(Place.WAITING, fence, recheck=recheck)
 
-    async def abandoned(
-        self, keys: Keys, fence: int, trace: Trace | None, until: float, before: int = 0
-    ) -> bool:
-        """Whether the one who was first before the one with this fence did not release."""
-        if trace is None:
-            return False
-        known = trace.abandoned(fence, before)
-        if known is not None:
-            return known
-        request = RangeRequest(
-            key=keys.queue,
-            range_end=keys.end,
-            revision=trace.revision,
-            max_create_revision=fence - 1,
-            limit=1,
-            keys_only=True,
-        )
-        try:
-            answer = await self.cluster.ask(RANGE, request, until, repeatable=True)
-        except Compacted:
-            return True  # better one warning too many
-        return bool(answer.kvs)
+    async def _call(self, seat: Seat, until: float) -> None:
+        """Let the next of the group know that this one has found room."""
+        if seat.lease is None:
+            return
+        card = seat.calling()
+        with suppress(Broken):  # then that one learns it when it is renewed
+            await self.ask(sharing.call(seat, card, seat.lease), until)
+            seat.renewed(card, seat.lease, seat.promised)
 
     async def _take_out(self, seat: Seat, until: float) -> bool:
-        """Take out the ticket ahead, which has expired; False: it could not be done now."""
-        ahead = seat.view.ahead
-        assert ahead is not None
+        """Take out those ahead that have expired; False: it could not be done now."""
         try:
             traces = await self.leases.traces(until)
-            await self.ask(requests.take_out(seat.keys, ahead, traces), until)
+            for one in seat.view.ahead:
+                if self.left(one) <= 0:
+                    await self.ask(requests.take_out(seat.keys, one, traces), until)
+                    self._sightings.forget(_sign(one))
         except Broken:
             return False  # where the own ticket stands is known all the same
-        self._sightings.forget(_sign(ahead))
         return True
 
     # --- leaving
@@ -172,11 +227,10 @@ class Queues:
         if seat is None:  # it has left before, or its request to join comes late
             seat = await self.find(ticket, until)
             return seat is not None and await self._leave(seat, departure, until)
-        if seat.view.ahead is not None:
-            self._sightings.forget(_sign(seat.view.ahead))
+        for one in seat.view.ahead:
+            self._sightings.forget(_sign(one))
         left = await self._leave(seat, departure, until)
-        if not seat.unanswered:
-            self._give_back(ticket.id, seat)
+        self._give_back(ticket.id, seat)
         return left
 
     async def find(self, ticket: Ticket, until: float) -> Seat | None:
@@ -186,20 +240,13 @@ class Queues:
         answer = await self.cluster.ask(RANGE, request, until, repeatable=True)
         for kv in answer.kvs:
             if Card.unpack(kv.value).id == ticket.id:
-                seat = Seat(ticket, kv.key.removeprefix(keys.queue).decode())
-                seat.learn(View(kv.create_revision, answer.header.revision))
-                return seat
+                return Seat.found(ticket, kv, answer.header.revision)
         return None
 
     async def _leave(self, seat: Seat, departure: Departure, until: float) -> bool:
         while True:
-            if not seat.view.fence:
-                request = RangeRequest(key=seat.key)
-                answer = await self.cluster.ask(RANGE, request, until, repeatable=True)
-                own = first(answer)
-                if own is None:
-                    return False
-                seat.learn(View(own.create_revision, answer.header.revision))
+            if not seat.view.fence and not await self._locate(seat, until):
+                return False
             traces = await self.leases.traces(until)
             try:
                 if await self._left_as(seat, departure, traces, until):
@@ -211,8 +258,21 @@ class Queues:
                 return False
             seat.view = View()  # a late request may have put it there anew
 
+    async def _locate(self, seat: Seat, until: float) -> bool:
+        """Learn the fence of a ticket that may be there; False: it is not."""
+        request = RangeRequest(key=seat.key)
+        answer = await self.cluster.ask(RANGE, request, until, repeatable=True)
+        own = first(answer)
+        if own is None:
+            return False
+        seat.learn(View(own.create_revision, answer.header.revision))
+        return True
+
     async def _left_as(self, seat: Seat, departure: Departure, traces: Lease, until: float) -> bool:
         """Take out the ticket with this fence; False: it was not there."""
+        if seat.shares:
+            request = sharing.depart(seat, traces) if seat.view.admitted else sharing.withdraw(seat)
+            return _done(await self.ask(request, until))
         if departure is Departure.LOST:
             return (await self.ask(requests.abandon(seat, traces), until)).succeeded
         abandoned = seat.view.abandoned
@@ -225,16 +285,17 @@ class Queues:
                 return True  # it was somewhere in the middle
             if departure is Departure.WITHDRAWN:
                 trace = Trace.read(first(withdrawn.responses[0].response_range))
-                abandoned = await self.abandoned(seat.keys, seat.view.fence, trace, until)
+                found = await self.verdicts.of(seat.keys, seat.view.fence, trace, until)
+                abandoned = found.abandoned
         if departure is Departure.WITHDRAWN and abandoned:
             return (await self.ask(requests.abandon(seat, traces), until)).succeeded
-        answer = await self.ask(requests.release(seat, traces), until)
-        return bool(answer.succeeded or answer.responses[0].response_txn.succeeded)
+        return _done(await self.ask(requests.release(seat, traces), until))
 
     def _give_back(self, id: str, seat: Seat) -> None:
-        """Every request about this ticket was answered: its label may serve another one."""
-        self.seats.pop(id, None)
-        self._labels.give(seat.label)
+        """If every request about this ticket was answered, its label may serve another one."""
+        if not seat.unanswered:
+            self.seats.pop(id, None)
+            self._labels.give(seat.label)
 
     # --- helpers
 
@@ -256,9 +317,24 @@ class Queues:
         left = self._sightings.left(sign, ahead.version, ahead.ttl, self.io.now())
         return min(max(left, 0.0), ahead.ttl)
 
-    def saw_renewed(self, kv: KeyValue) -> None:
+    def saw_renewed(self, kv: KeyValue) -> Ahead:
         """A ticket ahead of one that waits here was renewed: from now on its ttl counts anew."""
-        self.left(Ahead.read(kv))
+        ahead = Ahead.read(kv)
+        self.left(ahead)
+        return ahead
+
+
+def _joined(seat: Seat, answer: TxnResponse, if_free: bool) -> requests.Joined | None:
+    if not seat.shares:
+        return requests.joined(seat, answer, if_free=if_free)
+    return sharing.joined_if_free(seat, answer) if if_free else sharing.joined(seat, answer)
+
+
+def _done(answer: TxnResponse) -> bool:
+    """Whether a ticket was there and was taken out, in one of two ways."""
+    return bool(
+        answer.succeeded or (answer.responses and answer.responses[0].response_txn.succeeded)
+    )
 
 
 def _sign(ahead: Ahead) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from holdfast.core.ticket import Place, Standing, Ticket
 from holdfast.engines.etcd import requests
+from holdfast.engines.etcd.keys import Card
 from holdfast.engines.etcd.leases import Lease
 from holdfast.engines.etcd.messages_pb2 import TxnResponse
 from holdfast.engines.etcd.queues import Queues
@@ -24,6 +25,7 @@ class _Renewal(NamedTuple):
     seat: Seat
     view: View
     ttl: float
+    card: Card
     lease: Lease
 
 
@@ -44,7 +46,8 @@ async def renew(queues: Queues, tickets: Sequence[Ticket], until: float) -> list
                 else:
                     ttl, view = seat.stated(ticket, sent), seat.view
                     lease = await queues.leases.any_for(ttl, until)
-                    renewals.append(_Renewal(index, ticket, seat, view, ttl, lease))
+                    card = seat.due(ticket, ttl, lease)
+                    renewals.append(_Renewal(index, ticket, seat, view, ttl, card, lease))
         failure = await _round(queues, renewals, standings, sent, until)
         if not isinstance(failure, LeaseGone):
             break
@@ -66,7 +69,7 @@ async def _round(
     chunks = [renewals[start : start + _CHUNK] for start in range(0, len(renewals), _CHUNK)]
     calls: list[tuple[Method, Any]] = [leases.keep_alive(lease) for lease in stale.values()]
     for chunk in chunks:
-        steps = [requests.renew(one.seat, one.view, one.ttl, one.lease) for one in chunk]
+        steps = [requests.renew(one.seat, one.view, one.card, one.lease) for one in chunk]
         calls.append((TXN, txn(then=steps)))
     answers = await queues.cluster.ask_all(calls, until)
     failure: Broken | None = None
@@ -98,9 +101,9 @@ async def _take_in(
         if not told.succeeded:
             standings[one.place] = Standing(Place.GONE)
         elif one.lease.until >= sent + one.ticket.ttl:
-            seen = requests.renewed(one.view.fence, told.responses)
+            seen = requests.renewed(one.seat, one.view, told.responses)
+            one.seat.renewed(one.card, one.lease, sent + one.ticket.ttl)
             standings[one.place] = await queues.seated(
                 one.seat, seen, answer.header.revision, until
             )
-            one.seat.renewed(one.ttl, one.lease, sent + one.ticket.ttl)
         # Else it was renewed, but what it lives on was not, or is gone by now: not an answer.

@@ -1,11 +1,12 @@
-"""The engine's transactions: each operation is one, and this is all that they do."""
+"""The engine's transactions: each operation is one. Those only for tickets that share are in `sharing.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.engines.etcd.keys import Keys
+from holdfast.engines.etcd.admission import Ahead, Crowd, Finding, find
+from holdfast.engines.etcd.keys import Card, Keys
 from holdfast.engines.etcd.leases import Lease
 from holdfast.engines.etcd.messages_pb2 import (
     KeyValue,
@@ -14,9 +15,10 @@ from holdfast.engines.etcd.messages_pb2 import (
     TxnRequest,
     TxnResponse,
 )
-from holdfast.engines.etcd.seat import Ahead, Seat, View
+from holdfast.engines.etcd.seat import Seat, View
 from holdfast.engines.etcd.traces import Trace, written
 from holdfast.engines.etcd.wire import (
+    above,
     changed_at,
     created_at,
     delete,
@@ -32,102 +34,27 @@ from holdfast.engines.etcd.wire import (
     txn,
 )
 
+_MANY = 100
+"""Peers that are looked at in a first attempt to see whether their permits suffice."""
 
-def enter(seat: Seat, ttl: float, lease: Lease, traces: Lease, *, if_free: bool) -> TxnRequest:
+
+def enter(seat: Seat, card: Card, lease: Lease, traces: Lease, *, if_free: bool) -> TxnRequest:
     """Join; if it is there already, renew and look again.
 
-    The way of one who finds the lock free is the shortest, because it is what an acquire costs. A
-    trace without a ticket means that the holder before did not release; it is left as it is.
+    The way of one who finds the lock free is the shortest, because it is what an acquire costs.
     """
-    keys, view = seat.keys, seat.view
+    keys = seat.keys
     is_new = created_at(seat.key, 0)
-    join = put(seat.key, seat.card._replace(ttl=ttl).pack(), lease.id)
+    join = put(seat.key, card.pack(), lease.id)
     mark = put(keys.trace, written("held"), traces.id)
-    there = [get(seat.key), *(_renewed(seat, view, ttl, lease) if view.fence else ())]
     if if_free:
-        refused = nested([is_new], [newest(keys.queue, keys.end)], there)
+        refused = nested([is_new], [newest(keys.queue, keys.end)], there_already(seat, card, lease))
         is_free = created_at(keys.queue, 0, keys.end)
-        otherwise = nested([is_new, is_free], [join], [refused])
+        otherwise = nested([is_new, is_free], [join, get(keys.trace)], [refused])
     else:
-        # The two newest, because the newest is the one that joins.
-        otherwise = nested([is_new], [join, newest(keys.queue, keys.end, limit=2)], there)
+        otherwise = nested([is_new], [*search(seat), join], there_already(seat, card, lease))
     nothing = created_at(keys.everything, 0, keys.everything_end)
     return txn([nothing], [join, mark], [otherwise])
-
-
-class Joined(NamedTuple):
-    """What was found by one who was not there yet."""
-
-    there: bool
-    """False: it did not join, because it was to do so only if nobody else was there."""
-    ahead: KeyValue | None = None
-    abandoned: bool = False
-
-
-def joined(seat: Seat, answer: TxnResponse, *, if_free: bool) -> Joined | None:
-    """Read what `enter` was told; None: it was there already."""
-    if answer.succeeded:
-        return Joined(True)
-    otherwise = answer.responses[0].response_txn
-    if if_free:
-        if otherwise.succeeded:
-            return Joined(True, abandoned=True)
-        refused = otherwise.responses[0].response_txn
-        if not refused.succeeded:
-            return None
-        return Joined(False, first(refused.responses[0].response_range))
-    if not otherwise.succeeded:
-        return None
-    others = [kv for kv in otherwise.responses[1].response_range.kvs if kv.key != seat.key]
-    return Joined(True, others[0] if others else None, abandoned=not others)
-
-
-def there(answer: TxnResponse, *, if_free: bool) -> tuple[KeyValue, Sequence[ResponseOp]]:
-    """What `enter` found there already, and what was told about it."""
-    found = answer.responses[0].response_txn
-    if if_free:
-        found = found.responses[0].response_txn
-    own = first(found.responses[0].response_range)
-    assert own is not None
-    return own, found.responses[1:]
-
-
-def renew(seat: Seat, view: View, ttl: float, lease: Lease) -> RequestOp:
-    """Extend a ticket if it is there, and look where it stands."""
-    return nested([created_at(seat.key, view.fence)], _renewed(seat, view, ttl, lease))
-
-
-def look(seat: Seat) -> TxnRequest:
-    """Where a ticket with a known fence stands.
-
-    It only reads, and nothing is nested in it: such a transaction costs the servers no write.
-    """
-    fence = seat.view.fence
-    return txn([created_at(seat.key, fence)], _search(seat.keys, fence))
-
-
-def _renewed(seat: Seat, view: View, ttl: float, lease: Lease) -> list[RequestOp]:
-    same = seat.lease is lease and seat.card.ttl == ttl
-    change = (
-        touch(seat.key) if same else put(seat.key, seat.card._replace(ttl=ttl).pack(), lease.id)
-    )
-    return [change, *_who_is_ahead(seat.keys, view)]
-
-
-def _who_is_ahead(keys: Keys, view: View) -> list[RequestOp]:
-    """Who is, of those that were there before; and if nobody is, the trace."""
-    if view.admitted:
-        return []
-    search = _search(keys, view.fence)
-    if view.ahead is None:
-        return [nested([], search)]
-    # Most often it is the same as before: then nobody has to go through the whole queue.
-    same = created_at(view.ahead.key, view.ahead.fence)
-    return [nested([same], [get(view.ahead.key)], search)]
-
-
-def _search(keys: Keys, fence: int) -> list[RequestOp]:
-    return [newest(keys.queue, keys.end, before=fence), get(keys.trace)]
 
 
 class Seen(NamedTuple):
@@ -135,31 +62,151 @@ class Seen(NamedTuple):
 
     fence: int
     """Of the ticket that it was about."""
-    ahead: Ahead | None = None
-    """None: it is the first."""
+    finding: Finding | None = Finding()
+    """None: one has to look again, and at more."""
     trace: Trace | None = None
     asked: bool = True
-    """False: nobody asked, because it was known to be the first."""
+    """False: nobody asked, because it was known to be admitted."""
 
 
-def renewed(fence: int, answers: Sequence[ResponseOp]) -> Seen:
-    """Read what the renewal of a ticket with this fence was told."""
+class Joined(NamedTuple):
+    """What was found by one who was not there yet."""
+
+    there: bool
+    """False: it did not join, because it was to be admitted at once or not at all."""
+    seen: Seen
+    marked: bool = False
+    """There was nothing at all, and the trace is its own."""
+
+
+def joined(seat: Seat, answer: TxnResponse, *, if_free: bool) -> Joined | None:
+    """Read what `enter` was told; None: it was there already."""
+    fence = answer.header.revision
+    if answer.succeeded:
+        return Joined(True, Seen(fence), marked=True)
+    otherwise = answer.responses[0].response_txn
+    if if_free:
+        if otherwise.succeeded:
+            return Joined(True, Seen(fence, trace=_trace(otherwise.responses[1])))
+        refused = otherwise.responses[0].response_txn
+        if not refused.succeeded:
+            return None
+        return Joined(False, Seen(0, Finding(_tickets(refused.responses[0]))))
+    if not otherwise.succeeded:
+        return None
+    return Joined(True, searched(seat, fence, otherwise.responses[:-1]))
+
+
+def there(
+    seat: Seat, answer: TxnResponse, *, if_free: bool
+) -> tuple[KeyValue, Sequence[ResponseOp]]:
+    """What a request to enter found there already, and what was told about it."""
+    found = answer
+    for _ in range(if_free + (not seat.shares)):
+        found = found.responses[0].response_txn
+    own = first(found.responses[0].response_range)
+    assert own is not None
+    return own, found.responses[1:]
+
+
+def renew(seat: Seat, view: View, card: Card, lease: Lease) -> RequestOp:
+    """Extend a ticket if it is there, and look where it stands."""
+    return nested([created_at(seat.key, view.fence)], _renewed(seat, view, card, lease))
+
+
+def look(seat: Seat, *, all_peers: bool = False) -> TxnRequest:
+    """Where a ticket with a known fence stands.
+
+    It only reads, and nothing is nested in it: such a transaction costs the servers no write.
+    """
+    fence = seat.view.fence
+    return txn([created_at(seat.key, fence)], search(seat, fence, all_peers=all_peers))
+
+
+def write(seat: Seat, card: Card, lease: Lease) -> RequestOp:
+    """Write what is on a ticket, unless something newer stands there: this may come late."""
+    text = card.pack()
+    return nested([above(seat.key, text)], [touch(seat.key)], [put(seat.key, text, lease.id)])
+
+
+def there_already(seat: Seat, card: Card, lease: Lease) -> list[RequestOp]:
+    """What a request to enter does if the ticket is there: renew it, if its fence is known."""
+    view = seat.view
+    return [get(seat.key), *(_renewed(seat, view, card, lease) if view.fence else ())]
+
+
+def _renewed(seat: Seat, view: View, card: Card, lease: Lease) -> list[RequestOp]:
+    same = seat.lease is lease and card is seat.card
+    return [touch(seat.key) if same else write(seat, card, lease), *_who_is_ahead(seat, view)]
+
+
+def _who_is_ahead(seat: Seat, view: View) -> list[RequestOp]:
+    """Who is, of those that were there before; and if nobody is, the trace."""
+    if view.admitted:
+        return []
+    everything = search(seat, view.fence)
+    if not view.decisive:
+        return [nested([], everything)]
+    # Most often they are the same as before: then nobody has to go through the whole queue.
+    same = [created_at(one.key, one.fence) for one in view.ahead]
+    return [nested(same, [get(one.key) for one in view.ahead], everything)]
+
+
+def search(seat: Seat, fence: int = 0, *, all_peers: bool = False) -> list[RequestOp]:
+    """Who was there before the one with this fence, or before one that is about to join."""
+    keys, share = seat.keys, seat.card.share
+    trace = get(keys.trace)
+    if not share.group:
+        return [trace, newest(keys.queue, keys.end, before=fence)]
+    steps = [trace, *(newest(*part, before=fence) for part in keys.strangers(share.group))]
+    if share.weight:
+        peers = keys.peers(share.group)
+        limit = 0 if all_peers else min(share.permits, _MANY) + 1  # so many can't all have permits
+        steps += [oldest(*peers, limit, before=fence), newest(*peers, before=fence)]
+    return steps
+
+
+def renewed(seat: Seat, view: View, answers: Sequence[ResponseOp]) -> Seen:
+    """Read what a renewal was told that was based on this view."""
     if len(answers) == 1:
-        return Seen(fence, asked=False)
-    return looked(fence, answers[1].response_txn.responses)
+        return Seen(view.fence, asked=False)
+    found = answers[1].response_txn
+    if not view.decisive or not found.succeeded:
+        return searched(seat, view.fence, found.responses)
+    ahead = tuple(one for answer in found.responses for one in _tickets(answer))
+    if not all(map(Ahead.only_renewed, ahead, view.ahead)):
+        return Seen(view.fence, None)
+    return Seen(view.fence, Finding(ahead, view.lacking, view.lacking > 0))
 
 
-def looked(fence: int, answers: Sequence[ResponseOp]) -> Seen:
-    """Read what `look` was told."""
-    ahead = first(answers[0].response_range)
-    trace = Trace.read(first(answers[1].response_range)) if len(answers) > 1 else None
-    return Seen(fence, None if ahead is None else Ahead.read(ahead), trace)
+def searched(seat: Seat, fence: int, answers: Sequence[ResponseOp]) -> Seen:
+    """Read what `search` found."""
+    trace = _trace(answers[0])
+    if not seat.shares:
+        return Seen(fence, Finding(_tickets(answers[1])), trace)
+    strangers = [*_tickets(answers[1]), *_tickets(answers[2])]
+    if len(answers) == 3:
+        return Seen(fence, find(seat.card.share, Crowd(strangers)), trace)
+    complete = not answers[3].response_range.more
+    crowd = Crowd(strangers, _tickets(answers[3]), complete, _tickets(answers[4]))
+    return Seen(fence, find(seat.card.share, crowd), trace)
+
+
+def _tickets(answer: ResponseOp) -> tuple[Ahead, ...]:
+    return tuple(map(Ahead.read, answer.response_range.kvs))
+
+
+def _trace(answer: ResponseOp) -> Trace | None:
+    return Trace.read(first(answer.response_range))
 
 
 def take_out(keys: Keys, ahead: Ahead, traces: Lease) -> TxnRequest:
-    """Take out a ticket that has expired, unless it was renewed; if it was the holder's, say so."""
+    """Take out a ticket that has expired, unless it was renewed; if it held alone, say so."""
+    is_same = changed_at(ahead.key, ahead.version)
+    if ahead.share.group:
+        return txn([is_same], [delete(ahead.key)])
     return txn(
-        [changed_at(ahead.key, ahead.version)],
+        [is_same],
         [
             nested(
                 [none_before(keys.queue, keys.end, ahead.fence)],
@@ -171,7 +218,7 @@ def take_out(keys: Keys, ahead: Ahead, traces: Lease) -> TxnRequest:
 
 
 def evict(keys: Keys, holder: KeyValue, traces: Lease) -> TxnRequest:
-    """Take out the holder."""
+    """Take out one that holds alone."""
     return txn(
         [created_at(holder.key, holder.create_revision)],
         [
@@ -181,8 +228,17 @@ def evict(keys: Keys, holder: KeyValue, traces: Lease) -> TxnRequest:
     )
 
 
+def evict_all(holders: Sequence[KeyValue]) -> TxnRequest:
+    """Take out those who share: the trace tells of others."""
+    return txn(
+        then=[
+            nested([created_at(one.key, one.create_revision)], [delete(one.key)]) for one in holders
+        ]
+    )
+
+
 def release(seat: Seat, traces: Lease) -> TxnRequest:
-    """Take out a ticket that is known to be the first: the last one to leave takes the trace along."""
+    """Take out one that is known to hold alone: the last one to leave takes the trace along."""
     keys = seat.keys
     mine = created_at(seat.key, seat.view.fence)
     return txn(
@@ -197,6 +253,17 @@ def release(seat: Seat, traces: Lease) -> TxnRequest:
                 ],
             )
         ],
+    )
+
+
+def mark(seat: Seat, fence: int, trace: Trace | None, traces: Lease) -> TxnRequest:
+    """Write down that this one holds alone: the trace, as it is, would not tell if it vanished."""
+    return txn(
+        [
+            created_at(seat.key, fence),
+            changed_at(seat.keys.trace, 0 if trace is None else trace.revision),
+        ],
+        [put(seat.keys.trace, written("held", fence), traces.id)],
     )
 
 

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import NamedTuple
 
-from holdfast.core.ticket import Ticket
+from holdfast.core.ticket import Share, Ticket
+from holdfast.engines.etcd.admission import Ahead
 from holdfast.engines.etcd.keys import Card, Keys
 from holdfast.engines.etcd.leases import Lease
 from holdfast.engines.etcd.messages_pb2 import KeyValue
 from holdfast.engines.etcd.watches import Watcher
-
-
-class Ahead(NamedTuple):
-    """The ticket right ahead of another one, as it was last seen."""
-
-    key: bytes
-    fence: int
-    version: int
-    ttl: float
-
-    @classmethod
-    def read(cls, kv: KeyValue) -> Ahead:
-        return cls(kv.key, kv.create_revision, kv.mod_revision, Card.unpack(kv.value).ttl)
 
 
 class View(NamedTuple):
@@ -32,22 +21,30 @@ class View(NamedTuple):
     """0: not known, nor whether it is there at all."""
     revision: int = 0
     """When that was so."""
-    ahead: Ahead | None = None
+    ahead: tuple[Ahead, ...] = ()
+    """Those of whom one has to hear; see `admission.py`."""
+    lacking: int = 0
+    """How much weight of these has to go before it is worth a look; 0: look when one goes."""
     admitted: bool = False
     abandoned: bool | None = None
-    """None: not known yet. It is found out when the ticket is the first."""
+    """None: not known yet. It is found out when the ticket is admitted."""
+    decisive: bool = False
+    """Whether a ticket waits as long as nothing but renewals happens to those ahead."""
 
 
 class Seat:
     """One ticket's place in its queue."""
 
     __slots__ = (
+        "_editions",
         "card",
         "key",
         "keys",
         "label",
         "lease",
         "promised",
+        "short",
+        "turned",
         "unanswered",
         "view",
         "watcher",
@@ -56,15 +53,34 @@ class Seat:
     def __init__(self, ticket: Ticket, label: str) -> None:
         self.keys = Keys.of(ticket.name)
         self.label = label
-        self.key = self.keys.ticket(label)
+        self.key = self.keys.ticket(label, ticket.share.group)
         self.card = Card.of(ticket)
+        self._editions = count(1)
         self.view = View()
         self.lease: Lease | None = None
         self.promised = -math.inf
         """Until when, on our clock, this ticket has been promised to live."""
+        self.short = False
+        """Whether it was short of permits when it was last looked at."""
+        self.turned = False
+        """Whether it shares by now, though its key says that it joined to hold alone."""
         self.unanswered = 0
         """Requests to join of which nothing was heard."""
         self.watcher: Watcher | None = None
+
+    @classmethod
+    def found(cls, ticket: Ticket, kv: KeyValue, revision: int) -> Seat:
+        """One of which nothing was known here."""
+        seat = cls(ticket, "")
+        seat.key = kv.key
+        seat.card = Card.unpack(kv.value)
+        seat._editions = count(seat.card.edition + 1)
+        seat.learn(View(kv.create_revision, revision))
+        return seat
+
+    @property
+    def shares(self) -> bool:
+        return bool(self.card.share.group)
 
     def stated(self, ticket: Ticket, now: float) -> float:
         """The ttl to write down for a request that is sent now.
@@ -73,10 +89,25 @@ class Seat:
         """
         return max(ticket.ttl, min(self.promised - now, self.card.ttl))
 
-    def renewed(self, ttl: float, lease: Lease, promised: float) -> None:
+    def due(self, ticket: Ticket, ttl: float, lease: Lease) -> Card:
+        """What is to be written on it: the very card that it has if nothing is new."""
+        card = self.card
+        if self.lease is lease and card.ttl == ttl and card.owner == ticket.owner:
+            return card
+        return card._replace(edition=next(self._editions), ttl=ttl, owner=ticket.owner)
+
+    def sharing(self, share: Share) -> Card:
+        """Its card if it shares from now on."""
+        return self.card._replace(edition=next(self._editions), share=share)
+
+    def calling(self) -> Card:
+        """Its card with a call to those behind it."""
+        return self.card._replace(edition=next(self._editions), calls=self.card.calls + 1)
+
+    def renewed(self, card: Card, lease: Lease, promised: float) -> None:
         """Take in what is written on it now, and until when it has been promised to live."""
-        self.card = self.card._replace(ttl=ttl)
-        self.lease = lease
+        if card.edition >= self.card.edition:
+            self.card, self.lease = card, lease
         self.promised = max(self.promised, promised)
 
     def learn(self, view: View) -> None:

@@ -91,6 +91,11 @@ def none_after(key: bytes, end: bytes, revision: int) -> Compare:
     )
 
 
+def above(key: bytes, value: bytes) -> Compare:
+    """Whether a key's value is greater than another, byte by byte."""
+    return Compare(result=Compare.GREATER, target=Compare.VALUE, key=key, value=value)
+
+
 # --- steps
 
 
@@ -98,7 +103,8 @@ def get(key: bytes) -> RequestOp:
     return RequestOp(request_range=RangeRequest(key=key))
 
 
-def oldest(key: bytes, end: bytes, limit: int) -> RequestOp:
+def oldest(key: bytes, end: bytes, limit: int, *, before: int = 0) -> RequestOp:
+    """The oldest keys of a range, of those that were created before a revision."""
     return RequestOp(
         request_range=RangeRequest(
             key=key,
@@ -106,17 +112,18 @@ def oldest(key: bytes, end: bytes, limit: int) -> RequestOp:
             limit=limit,
             sort_order=RangeRequest.ASCEND,
             sort_target=RangeRequest.CREATE,
+            max_create_revision=before - 1 if before else 0,
         )
     )
 
 
-def newest(key: bytes, end: bytes, *, before: int = 0, limit: int = 1) -> RequestOp:
-    """The newest keys of a range, of those that were created before a revision."""
+def newest(key: bytes, end: bytes, *, before: int = 0) -> RequestOp:
+    """The newest key of a range, of those that were created before a revision."""
     return RequestOp(
         request_range=RangeRequest(
             key=key,
             range_end=end,
-            limit=limit,
+            limit=1,
             sort_order=RangeRequest.DESCEND,
             sort_target=RangeRequest.CREATE,
             max_create_revision=before - 1 if before else 0,

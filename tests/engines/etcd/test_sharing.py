@@ -1,0 +1,207 @@
+"""What sharing costs, what vanished holders leave behind, and requests that come late."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
+from holdfast.engines.etcd import requests
+from holdfast.engines.etcd.admission import Ahead, Crowd, Finding, find
+from holdfast.engines.etcd.engine import EtcdEngine
+from holdfast.engines.etcd.keys import Card, Keys
+from holdfast.engines.etcd.wire import txn
+from holdfast.engines.registry import open_engine
+from holdfast.io.blocking import BlockingIO, run
+from holdfast.primitives.waiting import new_id
+from tests.engines.etcd import seeing
+from tests.servers_etcd import EtcdCluster
+
+LIMIT = 5.0
+Join = Callable[..., Ticket]
+
+
+@pytest.fixture
+def engine(etcd_cluster: EtcdCluster) -> Iterator[EtcdEngine]:
+    engine = open_engine(etcd_cluster.url, BlockingIO())
+    assert isinstance(engine, EtcdEngine)
+    yield engine
+    run(engine.close())
+
+
+@pytest.fixture
+def join(engine: EtcdEngine) -> Join:
+    name = f"sharing:{new_id()}"
+
+    def join(share: Share = ALONE, ttl: float = 60.0) -> Ticket:
+        ticket = Ticket(name, new_id(), ttl, Owner("host", 1), share)
+        enter(engine, ticket)
+        return ticket
+
+    return join
+
+
+def enter(engine: EtcdEngine, ticket: Ticket) -> Standing:
+    return run(engine.enter(ticket, if_free=False, timeout=LIMIT))
+
+
+def used(cluster: EtcdCluster, before: Counter[str]) -> Counter[str]:
+    """The requests since then, but for those that keep leases alive."""
+    calls = seeing.calls(cluster) - before
+    calls.pop("LeaseKeepAlive", 0)
+    return calls
+
+
+def vanish(cluster: EtcdCluster, ticket: Ticket) -> None:
+    """End the lease on which a ticket lives, as if its process had died; others have another ttl."""
+    key = seeing.tickets(cluster, ticket.name)[ticket.id]
+    cluster.ctl("lease", "revoke", f"{seeing.lease_of(cluster, key):x}")
+
+
+@pytest.mark.parametrize("share", [READING, Share.of(50)])
+def test_to_share_is_one_transaction_however_many_there_are(
+    etcd_cluster: EtcdCluster, engine: EtcdEngine, join: Join, share: Share
+) -> None:
+    join(share)
+    for _ in range(20):
+        join(share)
+    before = seeing.calls(etcd_cluster)
+    one = join(share)
+    assert run(engine.leave(one, timeout=LIMIT))
+    assert used(etcd_cluster, before) == {"Txn": 2}
+    for _ in range(20):
+        join()
+    before = seeing.calls(etcd_cluster)
+    waiting = join(share)
+    assert run(engine.leave(waiting, timeout=LIMIT))
+    assert used(etcd_cluster, before) == {"Txn": 2}
+    assert used(etcd_cluster, before)["Range"] == 0, "nobody looked into the past"
+
+
+def test_a_reader_that_vanishes_leaves_nothing_to_be_found_and_a_writer_does(
+    etcd_cluster: EtcdCluster, engine: EtcdEngine, join: Join
+) -> None:
+    reader = join(READING, ttl=20)
+    vanish(etcd_cluster, reader)
+    assert seeing.of(etcd_cluster, reader.name) == []
+    reader, writer, heir = join(READING, ttl=20), join(ttl=40), join()
+    vanish(etcd_cluster, reader)
+    standing = enter(engine, writer)
+    assert (standing.place, standing.abandoned) == (Place.ADMITTED, False)
+    vanish(etcd_cluster, writer)
+    standing = enter(engine, heir)
+    assert (standing.place, standing.abandoned) == (Place.ADMITTED, True)
+
+
+def test_readers_after_a_writer_do_not_look_into_the_past_one_by_one(
+    etcd_cluster: EtcdCluster, engine: EtcdEngine, join: Join
+) -> None:
+    writer, reader = join(), join(READING)
+    run(engine.leave(writer, timeout=LIMIT))
+    assert enter(engine, reader).place is Place.ADMITTED
+    join(READING)
+    before = seeing.calls(etcd_cluster)
+    join(READING)
+    assert used(etcd_cluster, before) == {"Txn": 1}
+
+
+def test_a_renewal_that_comes_late_does_not_take_back_what_was_changed(
+    engine: EtcdEngine, join: Join
+) -> None:
+    ticket = join()
+    queues = engine._queues
+    seat = queues.seats[ticket.id]
+    assert seat.lease is not None
+    late = requests.renew(seat, seat.view, seat.due(ticket, 61.0, seat.lease), seat.lease)
+    owner = ticket.owner._replace(label="changed")
+    enter(engine, ticket._replace(share=READING, owner=owner))
+    run(queues.ask(txn(then=[late]), queues.io.now() + LIMIT))
+    (holder,) = run(engine.inspect(ticket.name, limit=0, timeout=LIMIT)).holders
+    assert (holder.share, holder.owner) == (READING, owner)
+
+
+def test_one_that_turned_and_is_gone_joins_as_it_is_now(engine: EtcdEngine, join: Join) -> None:
+    """Its old key would say that it joined to hold alone."""
+    ticket = join()
+    reading = ticket._replace(share=READING)
+    fence = enter(engine, reading).fence
+    assert run(engine.evict(ticket.name, timeout=LIMIT))
+    writer = join()
+    assert enter(engine, reading).place is Place.WAITING
+    run(engine.leave(writer, timeout=LIMIT))
+    assert enter(engine, reading).fence > fence
+    assert enter(engine, join(READING)).place is Place.ADMITTED
+
+
+async def test_a_deep_queue_for_permits_hears_one_by_one(etcd_cluster: EtcdCluster) -> None:
+    """Those who can't be next watch one ticket only: a release is no news to them."""
+    name = f"permits:{new_id()}"
+    engine = open_engine(etcd_cluster.url, BlockingIO())
+    assert isinstance(engine, EtcdEngine)
+    share = Share.of(2)
+    tickets = [Ticket(name, new_id(), 60.0, Owner("host", 1), share) for _ in range(8)]
+    for ticket in tickets:
+        await asyncio.to_thread(enter, engine, ticket)
+    seats = [engine._queues.seats[ticket.id] for ticket in tickets]
+    assert [len(seat.view.ahead) for seat in seats] == [0, 0, 2, 1, 1, 1, 1, 1]
+    until = engine._io.now() + 60
+    parked: list[asyncio.Task[Any]] = [
+        asyncio.create_task(asyncio.to_thread(lambda one: run(engine.park(one, until)), ticket))
+        for ticket in tickets[2:5]
+    ]
+    assert await asyncio.to_thread(run, engine.leave(tickets[1], timeout=LIMIT))
+    first = await asyncio.wait_for(parked[0], LIMIT)
+    second = await asyncio.wait_for(parked[1], LIMIT)
+    assert first.place is Place.ADMITTED
+    assert second.place is Place.WAITING, "it is the first that waits now"
+    assert not parked[2].done()
+    await asyncio.to_thread(run, engine.close())
+    await asyncio.wait_for(asyncio.wait(parked), LIMIT)
+    parked[2].exception()  # it was sent off
+
+
+def ahead(fence: int, share: Share) -> Ahead:
+    return Ahead(b"key %d" % fence, fence, fence, 30.0, share)
+
+
+def test_whom_one_that_shares_has_to_hear_of() -> None:
+    one, two = ahead(1, Share.of(3)), ahead(2, Share.of(3, 2))
+    writer, reader = ahead(3, ALONE), ahead(4, READING)
+    assert find(READING, Crowd([])) == Finding()
+    assert find(READING, Crowd([writer, one])) == Finding((writer,)), "the newest"
+    assert find(READING, Crowd([reader])) == Finding(), "it held alone, and turned"
+    assert find(Share.of(4), Crowd([], [ahead(1, Share.of(4, 3))])) == Finding()
+    assert find(Share.of(3), Crowd([], [one, two])) == Finding((one, two), 1, short=True)
+    assert find(Share.of(3), Crowd([writer], [one])) == Finding((writer,))
+    three = ahead(5, Share.of(3))
+    crowd = Crowd([], [one, two, three], newest_peer=(three,))
+    assert find(Share.of(3), crowd) == Finding((one, two, three), 2, short=True), (
+        "one that goes may give back two"
+    )
+    assert find(Share.of(3, 3), crowd) == Finding((three,), short=True)
+    assert find(Share.of(200), Crowd([], [ahead(1, Share.of(200))], all_peers=False)) is None
+
+
+def test_a_card_of_before_there_was_sharing_is_understood() -> None:
+    card = Card.unpack(b"30.0 1700000000.000 0123abcd host 42 somebody")
+    assert card == Card(0, 30.0, 1700000000.0, "0123abcd", Owner("host", 42, "somebody"))
+    newer = card._replace(edition=10, share=Share("a group / of ~ three!", 1, 3), calls=2)
+    assert Card.unpack(newer.pack()) == newer
+    assert newer.pack() > card._replace(edition=9, ttl=99.0).pack()
+
+
+def test_no_group_is_among_the_keys_of_another() -> None:
+    keys = Keys.of("name")
+    groups = ["a", "ab", "a~", "a~b", "a%7Eb", "", "~"]
+    tickets = {group: keys.ticket("label", group) for group in groups}
+    assert len(set(tickets.values())) == len(groups)
+    for group in groups[:5]:
+        key, end = keys.peers(group)
+        assert [other for other in groups if key <= tickets[other] < end] == [group]
+        parts = keys.strangers(group)
+        others = [
+            other for other in groups if any(key <= tickets[other] < end for key, end in parts)
+        ]
+        assert others == [other for other in groups if other != group]

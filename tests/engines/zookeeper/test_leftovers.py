@@ -44,7 +44,7 @@ async def test_a_thousand_attempts_that_fail(private: Ensemble, open_cell: OpenC
     # A watch on the holder may remain until it is renewed; nobody asks for another then.
     await as_before(private, before)
     assert client._engine._mine == {}
-    assert client._engine._queues._watched == {}
+    assert client._engine._queues.watches.watched == {}
     assert client._engine._doubtful == set()
     lease.check()
 
@@ -69,7 +69,7 @@ async def test_a_thousand_attempts_that_are_cancelled(
     for start in range(0, ATTEMPTS, 20):
         await asyncio.gather(*(attempt(start + number) for number in range(20)))
     await as_before(private, before)
-    assert client._engine._queues._watched == {}
+    assert client._engine._queues.watches.watched == {}
     lease.check()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.core.ticket import Owner, Place, Ticket
 from holdfast.engines.registry import open_engine
-from holdfast.engines.zookeeper.queue import Queues
+from holdfast.engines.zookeeper.watches import Watches
 from holdfast.engines.zookeeper.wire import Wire
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.primitives.waiting import new_id
@@ -37,13 +37,13 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
 def events(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The watch events that arrive, by kind."""
     seen: Counter[str] = Counter()
-    happened = Queues._happened
+    happened = Watches._happened
 
-    def noting(queues: Queues, event: Any) -> None:
+    def noting(watches: Watches, event: Any) -> None:
         seen[event.type] += 1
-        happened(queues, event)
+        happened(watches, event)
 
-    monkeypatch.setattr(Queues, "_happened", noting)
+    monkeypatch.setattr(Watches, "_happened", noting)
     return seen
 
 

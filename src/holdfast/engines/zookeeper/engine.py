@@ -15,6 +15,7 @@ from holdfast.engines.contract import Engine, Traits
 from holdfast.engines.tls import TLS_OPTIONS, tls_of
 from holdfast.engines.zookeeper import requests as ask
 from holdfast.engines.zookeeper.advice import explained
+from holdfast.engines.zookeeper.departures import evict, leave, refuse
 from holdfast.engines.zookeeper.listing import inspected, names_in_use
 from holdfast.engines.zookeeper.own import Own
 from holdfast.engines.zookeeper.queue import GONE, Queues
@@ -25,6 +26,7 @@ from holdfast.engines.zookeeper.urls import (
     hosts_of,
     root_of,
 )
+from holdfast.engines.zookeeper.watches import rouse
 from holdfast.engines.zookeeper.wire import Broken, Wire
 from holdfast.io.contract import IO
 
@@ -50,6 +52,8 @@ class ZooKeeperEngine(Engine):
             guarantee="correctness",
             fencing="the transaction that created the ticket (czxid): grows as long as the ensemble lives",
             clock="whoever waits counts the ttl on its own; the servers' for the session behind it",
+            sharing=True,
+            lifting=False,
             unwatched=self._session,
         )
 
@@ -59,6 +63,8 @@ class ZooKeeperEngine(Engine):
             own = await self._own(ticket, until)
             if own is not None:
                 standing = await self._queues.look_again(own, ticket, until)
+                if standing.place is Place.ADMITTED and ticket.share.group and not own.share.group:
+                    standing = await self._queues.turn(own, ticket, until)
                 if standing.place is not Place.GONE:
                     return standing
                 self._forget(ticket, own)
@@ -94,7 +100,7 @@ class ZooKeeperEngine(Engine):
         until = self._io.now() + timeout
         try:
             own = await self._own(ticket, until, search=True)
-            was_there = own is not None and await self._queues.leave(own, departure, until)
+            was_there = own is not None and await leave(self._queues, own, departure, until)
         except Broken as error:
             raise self._translated(error, ticket.name) from error
         if own is not None:
@@ -105,26 +111,39 @@ class ZooKeeperEngine(Engine):
         own = self._mine.get(ticket.id)
         if own is None or own.event is None:
             return None
-        if own.holds:
-            return own.standing()
-        if not await own.event.wait(until - self._io.now()):
-            return None
-        own.event.clear()
-        try:
-            standing = await self._queues.hear(own, self._io.now() + _REARM)
-        except Broken as error:
-            own.event.set()  # what the news was is still to be found out
-            raise self._translated(error, ticket.name) from error
-        if standing.place is Place.GONE:
-            self._forget(ticket, own)
-            return None
-        return standing
+        heard, event = False, own.event
+        while not own.holds:
+            if not await event.wait(until - self._io.now()):
+                # That those ahead were renewed is no reason to come back, but good to know at the end.
+                return self._queues.watches.standing(own) if heard else None
+            event.clear()
+            if own.roused:
+                own.roused = False
+                if own.has_news:
+                    event.set()  # for the next one who parks
+                return None
+            heard = True
+            try:
+                standing = await self._queues.hear(own, self._io.now() + _REARM)
+            except Broken as error:
+                own.gone = True  # what the news was is still to be found out
+                rouse(own)
+                raise self._translated(error, ticket.name) from error
+            if standing.place is Place.GONE:
+                self._forget(ticket, own)
+                return None
+        return own.standing()
 
     def unpark(self, ticket: Ticket) -> None:
         own = self._mine.get(ticket.id)
         if own is not None and own.event is not None:
             own.event = None
-            self._queues.ignore(own)
+
+    def rouse(self, ticket: Ticket) -> None:
+        own = self._mine.get(ticket.id)
+        if own is not None:
+            own.roused = True
+            rouse(own)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         try:
@@ -140,7 +159,7 @@ class ZooKeeperEngine(Engine):
 
     async def evict(self, name: str, *, timeout: float) -> bool:
         try:
-            return await self._queues.evict(name, self._io.now() + timeout)
+            return await evict(self._queues, name, self._io.now() + timeout)
         except Broken as error:
             raise self._translated(error, name) from error
 
@@ -169,7 +188,7 @@ class ZooKeeperEngine(Engine):
         await self._wire.close()
 
     def _wake_all(self) -> None:
-        self._queues.wake_all()
+        self._queues.watches.wake_all()
 
     # --- one ticket
 
@@ -199,12 +218,14 @@ class ZooKeeperEngine(Engine):
             try:
                 self._check(ticket)  # once more: with the session its length is known
             except Unsupported:
-                await self._queues.leave(own, Departure.WITHDRAWN, until)
+                await leave(self._queues, own, Departure.WITHDRAWN, until)
                 self._forget(ticket, own)
                 raise
             if standing is None:
-                look = self._queues.refuse if if_free else self._queues.hear
-                standing = await look(own, until)
+                if if_free:
+                    standing = await refuse(self._queues, own, until)
+                else:
+                    standing = await self._queues.hear(own, until)
             if standing.place in (Place.GONE, Place.REFUSED):
                 self._forget(ticket, own)
             if standing.place is not Place.GONE:
@@ -212,7 +233,7 @@ class ZooKeeperEngine(Engine):
 
     def _forget(self, ticket: Ticket, own: Own) -> None:
         """It is gone. Not so one that has taken its place meanwhile: a renewal may come to know late."""
-        self._queues.let_go(own)
+        self._queues.watches.let_go(own)
         if self._mine.get(ticket.id) is own:
             del self._mine[ticket.id]
 

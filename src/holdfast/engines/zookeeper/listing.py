@@ -6,9 +6,10 @@ import time
 from typing import Any
 
 from holdfast.core.names import matches
-from holdfast.core.ticket import Contender, Inspection
+from holdfast.core.ticket import Contender, Inspection, Share
 from holdfast.engines.zookeeper import requests as ask
-from holdfast.engines.zookeeper.nodes import Mark, Slip, in_order, unescaped
+from holdfast.engines.zookeeper.admission import Line
+from holdfast.engines.zookeeper.nodes import Mark, Slip, sequence, unescaped
 from holdfast.engines.zookeeper.queue import Queues, value
 from holdfast.engines.zookeeper.requests import Stat
 
@@ -25,19 +26,33 @@ async def inspected(queues: Queues, name: str, limit: int, until: float) -> Insp
             return Inspection(name, (), (), 0, 0, False)
         data, about = value(container)
         stat, mark = Stat._make(about), Mark.unpack(data)
-        ordered = in_order(value(listing))
-        if not ordered:
-            silent = stat.pzxid != stat.mzxid
+        line = Line.of(value(listing))
+        if not line.nodes:
+            silent = stat.pzxid != stat.mzxid and mark.state != "shared"
             return Inspection(name, (), (), 0, 0, mark.abandoned or silent)
-        shown = [*ordered[: 1 + limit], ordered[-1]]
+        holding = len(line.holders())
+        shown = [*line.nodes[: holding + limit], line.nodes[-1]]
         replies = await queues.ask(until, *(ask.get(f"{parent}/{node}") for node in shown))
-        if ask.gone(replies[0]):
+        if any(map(ask.gone, replies[:holding])):
             continue
-        *listed, newest = (_contender(reply) for reply in replies if not ask.gone(reply))
-        holder, *waiters = listed or [newest]
-        holder = holder._replace(since=min(holder.since, _ago(stat.mtime)))
-        fence = max(one.fence for one in (holder, *waiters, newest))
-        return Inspection(name, (holder,), tuple(waiters), len(ordered) - 1, fence, mark.abandoned)
+        seen = [
+            None if ask.gone(reply) else _contender(reply, line.share(node))
+            for node, reply in zip(shown, replies, strict=True)
+        ]
+        listed = [one for one in seen[:-1] if one is not None]
+        holders = tuple(listed[:holding])
+        if mark.state != "shared":  # then the last mark is from when the one before it departed
+            holders = tuple(one._replace(since=min(one.since, _ago(stat.mtime))) for one in holders)
+        vanished = mark.state == "held" and mark.seq not in {sequence(node) for node in line.nodes}
+        fence = max(one.fence for one in seen if one is not None)
+        return Inspection(
+            name,
+            holders,
+            tuple(listed[holding:]),
+            len(line.nodes) - holding,
+            fence,
+            mark.abandoned or vanished,
+        )
 
 
 async def names_in_use(queues: Queues, pattern: str, until: float) -> list[str]:
@@ -57,11 +72,11 @@ def _has_tickets(stat: Any) -> bool:
     return stat is not None and Stat._make(value(stat)).children > 0
 
 
-def _contender(reply: Any) -> Contender:
+def _contender(reply: Any, share: Share) -> Contender:
     data, about = value(reply)
     slip, stat = Slip.unpack(data), Stat._make(about)
     left = min(slip.ttl, max(0.0, slip.ttl - _ago(stat.mtime)))
-    return Contender(slip.owner, stat.czxid, _ago(stat.ctime), left)
+    return Contender(slip.owner, stat.czxid, _ago(stat.ctime), left, share)
 
 
 def _ago(moment_ms: int) -> float:

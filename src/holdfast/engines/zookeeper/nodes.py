@@ -1,9 +1,11 @@
 """How names, tickets and what is known of the last holder become znodes, and back.
 
-    <chroot>/holdfast/<name>                    a container: ZooKeeper removes it once it is empty
-    <chroot>/holdfast/<name>/x.<digest>.<seq>   a ticket: ephemeral, with its ttl and its owner
+    <chroot>/holdfast/<name>                            a container: ZooKeeper removes it once it is empty
+    <chroot>/holdfast/<name>/x.<digest>.<seq>           a ticket: ephemeral, with its ttl and its owner
+    <chroot>/holdfast/<name>/r.<share>g<digest>.<seq>   one that shares
+    <chroot>/holdfast/<name>/t.<share>g.<seq>           the ticket with this number has turned to share
 
-The container's data is a mark: who departed last as a holder, and whether it left the name abandoned.
+The container's data is a mark: whether the name is abandoned, and who would make it so by vanishing.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from holdfast.core.ticket import Owner, Ticket
+from holdfast.core.ticket import ALONE, Owner, Share, Ticket
 
 _WRAP = 2**32
 """Sequence numbers are signed and of 32 bits."""
+_share_of = re.compile(r"[rt]\.([0-9]+)w([0-9]+)p([0-9a-f]*)g").match
+is_turn = re.compile(r"t\.[0-9]+w[0-9]+p[0-9a-f]*g\.-?[0-9]{9,10}").fullmatch
 _is_ticket = re.compile(r"[xrw]\.[0-9a-z]+\.-?[0-9]{9,10}").fullmatch
 
 
@@ -32,12 +36,36 @@ def unescaped(node: str) -> str:
 
 
 def stem(ticket: Ticket) -> str:
-    """What a ticket's node is called, up to its sequence number.
+    """What a ticket's node is called, up to its sequence number."""
+    share = ticket.share
+    return f"{'r.' + _packed(share) if share.group else 'x.'}{ending(ticket)}"
+
+
+def ending(ticket: Ticket) -> str:
+    """The end of that, which is the same however it shares.
 
     The id is a secret and whoever may look can read a node's name, so it holds only a digest.
     """
-    digest = blake2b(ticket.id.encode(), digest_size=16).hexdigest()
-    return f"x.{digest}."
+    return blake2b(ticket.id.encode(), digest_size=16).hexdigest() + "."
+
+
+def turned(node: str, share: Share) -> str:
+    """The node that says that a ticket, which joined to hold alone, shares by now."""
+    return f"t.{_packed(share)}.{node.rpartition('.')[2]}"
+
+
+def _packed(share: Share) -> str:
+    # All of this is a ticket to versions that know nothing of sharing: they wait for it.
+    return f"{share.weight}w{share.permits}p{share.group.encode().hex()}g"
+
+
+def share_of(node: str) -> Share:
+    """How a ticket shares, or has turned to share, by the name of its node."""
+    found = _share_of(node)
+    if found is None:
+        return ALONE
+    weight, permits, group = found.groups()
+    return Share(bytes.fromhex(group).decode(), int(weight), int(permits))
 
 
 def sequence(node: str) -> int:
@@ -62,28 +90,35 @@ class Slip(NamedTuple):
 
     ttl: float
     owner: Owner
+    turned: bool = False
+    """Whether it has turned to share: whoever watches it has to look."""
 
     def pack(self) -> bytes:
-        return f"{self.ttl:.6f} {self.owner.pack()}".encode()
+        return f"{'+' * self.turned}{self.ttl:.6f} {self.owner.pack()}".encode()
 
     @classmethod
     def unpack(cls, data: bytes) -> Slip:
         ttl, _, owner = data.decode().partition(" ")
-        return cls(float(ttl), Owner.unpack(owner))
+        return cls(float(ttl), Owner.unpack(owner), ttl.startswith("+"))
 
 
 class Mark(NamedTuple):
-    """Who departed last as a holder, by its sequence number, and how it left the name."""
+    """How things were left: by a holder that departed, or by one that holds and says so."""
 
     seq: int | None
+    """Whose it is."""
     abandoned: bool
+    state: str = ""
+    """`held`: that one holds alone; if it is not there, it has vanished. `shared`: those who hold share, and
+    none of them makes a name abandoned by vanishing. Else it has departed, and it held alone."""
 
     def pack(self) -> bytes:
-        return f"{self.seq} {int(self.abandoned)}".encode()
+        text = f"{self.seq} {int(self.abandoned)}"
+        return (f"{text} {self.state}" if self.state else text).encode()
 
     @classmethod
     def unpack(cls, data: bytes) -> Mark:
         if not data:  # nobody has departed yet
             return cls(None, False)
-        seq, _, abandoned = data.decode().partition(" ")
-        return cls(int(seq), abandoned == "1")
+        seq, abandoned, *state = data.decode().split(" ")
+        return cls(None if seq == "None" else int(seq), abandoned == "1", *state)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import (
     CheckVersion,
+    Create,
     Create2,
     Delete,
     Exists,
@@ -21,6 +22,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 Request = Any
 """One of kazoo's: a tuple that can be serialized and knows how to read its answer."""
 
+_EPHEMERAL = 1
 _EPHEMERAL_SEQUENTIAL = 3
 _CONTAINER = 4
 _ANY_VERSION = -1
@@ -83,16 +85,37 @@ def create_ticket(path: str, data: bytes, acl: Any) -> Request:
     return Create2(path, data, acl, _EPHEMERAL_SEQUENTIAL)
 
 
-def create_container(path: str, acl: Any) -> Request:
-    return _CreateContainer(path, b"", acl, _CONTAINER)
+def create_container(path: str, mark: bytes, acl: Any) -> Request:
+    return _CreateContainer(path, mark, acl, _CONTAINER)
 
 
 def create_plain(path: str, acl: Any) -> Request:
     return Create2(path, b"", acl, 0)
 
 
-def delete(path: str) -> Request:
-    return Delete(path, _ANY_VERSION)
+def delete(path: str, version: int = _ANY_VERSION) -> Request:
+    return Delete(path, version)
+
+
+def delete_both(path: str, turn: str, version: int = _ANY_VERSION) -> Request:
+    """Take out a ticket together with the node that says that it shares."""
+    return Transaction([Delete(path, version), Delete(turn, _ANY_VERSION)])
+
+
+def turn(path: str, slip: bytes, turned: str, parent: str, mark: bytes, acl: Any) -> Request:
+    """Let one that holds alone share from now on. Its own node changes, for those who watch it."""
+    return Transaction(
+        [
+            SetData(path, slip, _ANY_VERSION),
+            Create(turned, b"", acl, _EPHEMERAL),
+            SetData(parent, mark, _ANY_VERSION),
+        ]
+    )
+
+
+def note(path: str, parent: str, mark: bytes, version: int) -> Request:
+    """Leave a mark as one that holds, provided that nobody else has since it was read."""
+    return Transaction([CheckVersion(path, _ANY_VERSION), SetData(parent, mark, version)])
 
 
 def depart(path: str, parent: str, mark: bytes, version: int = _ANY_VERSION) -> Request:

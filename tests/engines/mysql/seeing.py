@@ -57,7 +57,7 @@ def rows(server: MysqlServer, name: str) -> tuple[int, int]:
     """How many hold a name, and how many wait for it."""
     ((held, waiting),) = server.execute(
         "SELECT (SELECT COUNT(*) FROM holdfast_names WHERE name = %s AND id IS NOT NULL), "
-        "(SELECT COUNT(*) FROM holdfast_waiters WHERE name = %s)",
+        "(SELECT COUNT(*) FROM holdfast_tickets WHERE name = %s AND admitted IS NULL)",
         name,
         name,
     )
@@ -68,7 +68,7 @@ def clean(server: MysqlServer) -> None:
     """Leave no trace of other tests, but all that an owner would create."""
     eventually(lambda: connections(server) == 0, "other tests to hang up")
     run_script(server, script())
-    for table in ("names", "waiters", "counters", "sessions"):
+    for table in ("names", "tickets", "counters", "sessions"):
         server.execute(f"DELETE FROM holdfast_{table}")
 
 

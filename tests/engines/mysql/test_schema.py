@@ -13,7 +13,7 @@ from tests.engines.mysql.test_trouble import SECRET, add_user
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import soon
 
-TABLES = ("names", "waiters", "about", "counters", "sessions")
+TABLES = ("names", "tickets", "about", "counters", "sessions")
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 
@@ -74,13 +74,13 @@ async def test_prefixes_keep_apart(server: MysqlServer, open_cell: OpenCell) -> 
 async def test_it_is_made_anew_when_somebody_dropped_it(cell: Cell, server: MysqlServer) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name, ttl=1).acquire)
-    for what in ("TABLE holdfast_names", "PROCEDURE holdfast_v1_leave"):
+    for what in ("TABLE holdfast_names", "PROCEDURE holdfast_v2_leave"):
         server.execute(f"DROP {what}")
     again = await cell.run(client.lock(cell.name).acquire)
     assert again.fence > lease.fence
     assert await cell.run(lambda: lease.lost.wait(10))
     await cell.run(again.release)
-    server.execute("DROP PROCEDURE holdfast_v1_listen")
+    server.execute("DROP PROCEDURE holdfast_v2_listen")
     lease = await cell.run(client.lock(cell.name, ttl=60).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     await soon(lambda: listening(server), "the listener")
@@ -106,7 +106,7 @@ def test_names_that_nobody_uses_are_forgotten(server: MysqlServer) -> None:
                 f"SELECT CONCAT('old:', seq), {NOW} - seq * 3600000000, seq > 10, "
                 "IF(seq > 20, 'x', NULL), IF(seq > 20, 5, NULL) FROM seq_0_to_30"
             )
-            server.execute(f"CALL holdfast_v1_sweep({NOW})")
+            server.execute(f"CALL holdfast_v2_sweep({NOW})")
         left = server.execute("SELECT CONVERT(name USING utf8mb4) FROM holdfast_names")
     # Released: one hour. Abandoned: a day.
     wanted = ["used", "old:0", *(f"old:{n}" for n in range(11, 24))]
@@ -120,10 +120,10 @@ def test_the_sweep_waits_for_nobody(server: MysqlServer) -> None:
     with server.connect() as hog, hog.cursor() as cursor:
         hog.begin()
         cursor.execute("SELECT 1 FROM holdfast_names WHERE name = 'old' FOR UPDATE")
-        server.execute(f"CALL holdfast_v1_sweep({NOW})")
+        server.execute(f"CALL holdfast_v2_sweep({NOW})")
         hog.rollback()
     assert server.execute("SELECT newest FROM holdfast_names") == [(1,)]
-    server.execute(f"CALL holdfast_v1_sweep({NOW})")
+    server.execute(f"CALL holdfast_v2_sweep({NOW})")
     assert server.execute("SELECT newest FROM holdfast_names") == []
 
 

@@ -106,7 +106,7 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: MysqlServer) -> None:
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     await queued(cell, other, 1)
-    server.execute("UPDATE holdfast_waiters SET channel = 'nowhere'")
+    server.execute("UPDATE holdfast_tickets SET channel = 'nowhere'")
     started = time.monotonic()
     await cell.run(lease.release)
     assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence

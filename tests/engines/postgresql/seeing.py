@@ -46,7 +46,7 @@ def rows(server: PostgresqlServer, name: str) -> tuple[int, int]:
     """How many hold a name, and how many wait for it."""
     ((held, waiting),) = server.execute(
         "SELECT (SELECT count(*) FROM holdfast.names WHERE name = %s AND id IS NOT NULL), "
-        "(SELECT count(*) FROM holdfast.waiters WHERE name = %s)",
+        "(SELECT count(*) FROM holdfast.tickets WHERE name = %s AND admitted IS NULL)",
         name,
         name,
     )

@@ -103,7 +103,7 @@ async def test_whoever_gives_up_leaves_nothing_running(
         hog.execute("SELECT 1 FROM holdfast.names FOR UPDATE")
         with pytest.raises(holdfast.EngineError):
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.3))
-        await soon(lambda: not busy(server, "v1_enter"), "the server to give up as well")
+        await soon(lambda: not busy(server, "v2_enter"), "the server to give up as well")
 
 
 async def test_a_lease_begins_when_the_row_is_ours(cell: Cell, server: PostgresqlServer) -> None:
@@ -120,7 +120,7 @@ async def test_a_lease_begins_when_the_row_is_ours(cell: Cell, server: Postgresq
             "SELECT expires - admitted FROM holdfast.names WHERE name = %s", [cell.name]
         ).fetchall()
         ((age,),) = hog.execute(
-            "SELECT holdfast.v1_now() - admitted FROM holdfast.names WHERE name = %s", [cell.name]
+            "SELECT holdfast.v2_now() - admitted FROM holdfast.names WHERE name = %s", [cell.name]
         ).fetchall()
     assert left == 5_000_000
     assert age < 450_000

@@ -84,10 +84,10 @@ def test_names_that_nobody_uses_are_forgotten(server: PostgresqlServer) -> None:
         with client.lock("used"):
             server.execute(
                 "INSERT INTO holdfast.names (name, newest, abandoned, id, expires) SELECT 'old:' || n, "
-                "holdfast.v1_now() - n * 3600000000::bigint, n > 10, CASE WHEN n > 20 THEN 'x' END, "
+                "holdfast.v2_now() - n * 3600000000::bigint, n > 10, CASE WHEN n > 20 THEN 'x' END, "
                 "CASE WHEN n > 20 THEN 5 END FROM generate_series(0, 30) n"
             )
-            server.execute("SELECT holdfast.v1_sweep(holdfast.v1_now())")
+            server.execute("SELECT holdfast.v2_sweep(holdfast.v2_now())")
         left = server.execute("SELECT name FROM holdfast.names")
     # Released: one hour. Abandoned: a day.
     wanted = ["used", "old:0", *(f"old:{n}" for n in range(11, 24))]
@@ -117,9 +117,9 @@ def test_the_sweep_waits_for_nobody(server: PostgresqlServer) -> None:
             server.execute("INSERT INTO holdfast.names (name, newest) VALUES ('old', 1)")
         with server.connect() as hog, hog.transaction():
             hog.execute("SELECT 1 FROM holdfast.names WHERE name = 'old' FOR UPDATE")
-            server.execute("SELECT holdfast.v1_sweep(holdfast.v1_now())")
+            server.execute("SELECT holdfast.v2_sweep(holdfast.v2_now())")
         assert ("old",) in server.execute("SELECT name FROM holdfast.names")
-        server.execute("SELECT holdfast.v1_sweep(holdfast.v1_now())")
+        server.execute("SELECT holdfast.v2_sweep(holdfast.v2_now())")
         assert ("old",) not in server.execute("SELECT name FROM holdfast.names")
 
 

@@ -31,7 +31,7 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: PostgresqlServer) -> N
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=1.5).acquire)
     await queued(cell, other, 1)
-    server.execute("UPDATE holdfast.waiters SET channel = 'nowhere'")
+    server.execute("UPDATE holdfast.tickets SET channel = 'nowhere'")
     await cell.run(lease.release)
     started = time.monotonic()
     assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence

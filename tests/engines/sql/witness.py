@@ -75,7 +75,7 @@ class PostgresqlWitness(Witness):
 
     @contextmanager
     def failing_releases(self) -> Iterator[None]:
-        release = "FUNCTION holdfast.v1_session_leave"
+        release = "FUNCTION holdfast.v2_session_leave"
         self.server.execute(f"ALTER {release} RENAME TO hidden")
         self.server.execute(
             f"CREATE {release}(text, text, bigint, int) RETURNS boolean LANGUAGE plpgsql AS "
@@ -83,7 +83,7 @@ class PostgresqlWitness(Witness):
         )
         yield
         self.server.execute(f"DROP {release}")
-        self.server.execute("ALTER FUNCTION holdfast.hidden RENAME TO v1_session_leave")
+        self.server.execute("ALTER FUNCTION holdfast.hidden RENAME TO v2_session_leave")
 
 
 class MysqlWitness(Witness):
@@ -111,7 +111,7 @@ class MysqlWitness(Witness):
 
     @contextmanager
     def failing_releases(self) -> Iterator[None]:
-        release = "PROCEDURE holdfast_v1_session_leave"
+        release = "PROCEDURE holdfast_v2_session_leave"
         self.server.execute(f"DROP {release}")
         self.server.execute(
             f"CREATE {release}(a BLOB, b BLOB, c BLOB, d INT) "

@@ -29,14 +29,18 @@ class RowCalls(_Calls):
     """What the engine over lease rows asks."""
 
     def __init__(self, prefix: str) -> None:
-        super().__init__(f"{prefix}_v1")
+        super().__init__(f"{prefix}_v2")
 
     def enter(self, ticket: Ticket, channel: str, if_free: bool) -> str:
-        free = "1" if if_free else "0"
-        return (
-            f"{self._procedure}_enter({binary(ticket.name)},{binary(ticket.id)},{us(ticket.ttl)},"
-            f"{binary(channel)},{binary(ticket.owner.pack())},{free})"
+        free, share = "1" if if_free else "0", ticket.share
+        alone = (
+            f"{binary(ticket.name)},{binary(ticket.id)},{us(ticket.ttl)},"
+            f"{binary(channel)},{binary(ticket.owner.pack())},{free},{ticket.floor + 1}"
         )
+        if not share.group:
+            return f"{self._procedure}_enter({alone})"
+        beside = f"{binary(share.group)},{share.weight},{share.permits}"
+        return f"{self._procedure}_join({alone},{beside})"
 
     def renew(self, tickets: Sequence[Ticket]) -> str:
         packed = b"".join(
@@ -64,7 +68,7 @@ class SessionCalls(_Calls):
     """What the engine over GET_LOCK asks."""
 
     def __init__(self, prefix: str, scope: str) -> None:
-        super().__init__(f"{prefix}_v1_session")
+        super().__init__(f"{prefix}_v2_session")
         self._scope = scope
 
     def enter(self, ticket: Ticket, if_free: bool) -> str:
@@ -79,6 +83,10 @@ class SessionCalls(_Calls):
     def renew(self, tickets: Sequence[Ticket]) -> str:
         return f"{self._procedure}_renew({binary(','.join(ticket.id for ticket in tickets))})"
 
+    def rename(self, ticket: Ticket) -> str:
+        values = f"{binary(ticket.id)},{binary(ticket.owner.pack())}"
+        return f"{self._procedure}_rename({values})"
+
     def leave(self, ticket: Ticket, departure: Departure) -> str:
         values = f"{binary(ticket.name)},{binary(ticket.id)},{self._hash(ticket)},{departure:d}"
         return f"{self._procedure}_leave({values})"
@@ -88,7 +96,8 @@ class SessionCalls(_Calls):
 
     def _session(self, ticket: Ticket) -> str:
         owner = binary(ticket.owner.pack())
-        return f"{binary(ticket.name)},{binary(ticket.id)},{self._hash(ticket)},{owner}"
+        lowest = ticket.floor + 1
+        return f"{binary(ticket.name)},{binary(ticket.id)},{self._hash(ticket)},{owner},{lowest}"
 
     def _hash(self, ticket: Ticket) -> str:
         return binary(hash_of(self._scope, ticket.name))

@@ -25,6 +25,7 @@ class MysqlEngine(RowsEngine[Wire]):
             "falls only if the newest commits are lost and the clock is set back as well"
         ),
         clock="the MySQL server's wall clock",
+        sharing=True,
     )
 
     def __init__(self, target: Target, io: IO) -> None:

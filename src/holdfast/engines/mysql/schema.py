@@ -20,9 +20,9 @@ MODE = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION"
 """The sql_mode to create them in: procedures remember it."""
 
 _BEFORE = f"""\
--- Holdfast's tables and procedures, version 1, for the database that is chosen (USE). It can be run again
--- at any time: locks that are held stay as they are. Procedures have the version in their names, so an
--- older Holdfast can go on beside it.
+-- Holdfast's tables and procedures, version 2, for the database that is chosen (USE). It can be run again
+-- at any time: locks that are held stay as they are, those of version 1 too. But an older Holdfast is
+-- refused from then on: update them all.
 
 SET sql_mode = '{MODE}';
 DELIMITER //
@@ -43,14 +43,15 @@ def script(prefix: str = PREFIX) -> str:
 
 
 def pieces(prefix: str, *, sessions: bool = False) -> list[tuple[str, str]]:
-    """The same, as statements to be sent one after the other, each with the name of what it creates."""
+    """The same, as statements to be sent one after the other, each with what it makes or drops."""
     parts = _SESSIONS if sessions else _PARTS
     statements = "\n".join(_parts(prefix, parts)).split("\n//\n")
-    return [(_created(piece), piece.strip()) for piece in statements if piece.strip()]
+    return [(_subject(piece), piece.strip()) for piece in statements if piece.strip()]
 
 
-def _created(piece: str) -> str:
-    found = re.search(r"^CREATE \w+ IF NOT EXISTS (\w+)", piece, re.MULTILINE)
+def _subject(piece: str) -> str:
+    """Of one that does no harm if it is run once more, nothing."""
+    found = re.search(r"^(?:CREATE|DROP) \w+ IF (?:NOT )?EXISTS (\w+)", piece, re.MULTILINE)
     return found[1] if found else ""
 
 

@@ -22,7 +22,7 @@ _OLDEST = {"MariaDB": (10, 6, 0), "MySQL": (8, 0, 29)}
 _SESSION = f"""
 SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
 SET time_zone = '+00:00', sql_mode = '{MODE}', innodb_lock_wait_timeout = 3, lock_wait_timeout = 3,
-    completion_type = 0, sql_safe_updates = 0
+    completion_type = 0, sql_safe_updates = 0, group_concat_max_len = 1048576
     /*M!, max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */;
 SELECT VERSION(), SYSDATE(6) > NOW(6), @@innodb_flush_log_at_trx_commit
 """
@@ -32,7 +32,7 @@ _PATIENT = "SET wait_timeout = 31536000;"
 
 _THERE = """
 SELECT ROUTINE_NAME FROM information_schema.ROUTINES
- WHERE ROUTINE_SCHEMA = DATABASE() AND ROUTINE_NAME LIKE '{prefix}\\_v1\\_%'
+ WHERE ROUTINE_SCHEMA = DATABASE() AND ROUTINE_NAME LIKE '{prefix}\\_v%'
  UNION ALL SELECT TABLE_NAME FROM information_schema.TABLES
  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME LIKE '{prefix}\\_%'
 """
@@ -80,7 +80,7 @@ class Server:
         try:
             there = await wire.call(_THERE.format(prefix=prefix), deadline - clock.now())
             for name, piece in pieces(prefix, sessions=self._sessions):
-                if name not in there:
+                if (name in there) == piece.startswith("DROP"):
                     await wire.call(piece, deadline - clock.now())
             await wire.call(f"DO RELEASE_LOCK({binary(_INSTALLING)})", deadline - clock.now())
         except Broken as error:

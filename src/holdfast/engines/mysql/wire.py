@@ -20,6 +20,7 @@ from pymysql.constants import CLIENT, COMMAND
 from pymysql.err import MySQLError
 
 from holdfast.engines.mysql.troubles import IN_DOUBT, KILLED, LOST, TROUBLES
+from holdfast.engines.sql.bell import Bell
 from holdfast.engines.sql.broken import Broken
 
 DriverError = (MySQLError, AsyncMySQLError)
@@ -93,6 +94,10 @@ class Wire(ABC):
         return rows is not None
 
     @abstractmethod
+    def rouse(self) -> None:
+        """Let an `answered` that waits come back at once; from any thread."""
+
+    @abstractmethod
     async def _send(self, sql: str, timeout: float) -> None: ...
 
     @abstractmethod
@@ -118,6 +123,7 @@ class BlockingWire(Wire):
         self._conn = conn
         self._cursor = conn.cursor()
         self._idle = _idle(conn._sock)
+        self._bell: Bell | None = None
 
     @classmethod
     async def open(cls, settings: dict[str, Any], timeout: float) -> Wire:
@@ -141,10 +147,15 @@ class BlockingWire(Wire):
         self._conn._execute_command(COMMAND.COM_QUERY, sql)
 
     async def _receive(self, timeout: float) -> Rows | None:
-        if not self._idle.poll(max(0.0, timeout) * 1000):
+        self._bell = self._bell or Bell(self._conn._sock.fileno())
+        if not self._bell.wait(timeout):
             return None
         self._conn._read_query_result()
         return list(self._conn._result.rows or ())
+
+    def rouse(self) -> None:
+        if self._bell is not None:
+            self._bell.ring()
 
     def is_cut(self) -> bool:
         return bool(self._idle.poll(0))
@@ -155,6 +166,8 @@ class BlockingWire(Wire):
 
     def close(self) -> None:
         self.broken = True
+        if self._bell is not None:
+            self._bell.close()
         self._conn._force_close()
 
 
@@ -166,6 +179,8 @@ class AsyncioWire(Wire):
         self._conn = conn
         self._idle = _idle(conn._transport.get_extra_info("socket"))
         self._begun: asyncio.Task[Rows] | None = None
+        self._sleeper: asyncio.Future[None] | None = None
+        """Of the one to be roused."""
 
     @classmethod
     async def open(cls, settings: dict[str, Any], timeout: float) -> Wire:
@@ -196,8 +211,15 @@ class AsyncioWire(Wire):
 
     async def _receive(self, timeout: float) -> Rows | None:
         assert self._begun is not None
-        done, _ = await asyncio.wait([self._begun], timeout=max(0.0, timeout))
-        return self._begun.result() if done else None
+        sleeper = self._sleeper = asyncio.get_running_loop().create_future()
+        both: list[asyncio.Future[Any]] = [self._begun, sleeper]
+        await asyncio.wait(both, timeout=max(0.0, timeout), return_when=asyncio.FIRST_COMPLETED)
+        return self._begun.result() if self._begun.done() else None
+
+    def rouse(self) -> None:
+        if self._sleeper is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._sleeper.get_loop().call_soon_threadsafe(_settle, self._sleeper)
 
     def is_cut(self) -> bool:
         # The second one: the loop may not have come round to notice.
@@ -226,6 +248,11 @@ def _idle(connected: Any) -> select.poll:
     idle = select.poll()
     idle.register(connected.fileno(), select.POLLIN)
     return idle
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _text(value: Any) -> str:

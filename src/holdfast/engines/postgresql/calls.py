@@ -47,7 +47,7 @@ class _Calls:
         name = self.kind + name
         kinds = types.split(", ") if types else []
         values = ", ".join(f"${number}::{kind}" for number, kind in enumerate(kinds, 1))
-        sql = within(self._schema, f"SELECT holdfast.v1_{name}({values}){cast}")
+        sql = within(self._schema, f"SELECT holdfast.v2_{name}({values}){cast}")
         return Statement(f"holdfast_{name}".encode(), sql.encode())
 
 
@@ -56,15 +56,21 @@ class RowCalls(_Calls):
 
     def __init__(self, schema: str) -> None:
         super().__init__(schema)
-        self._enter = self._statement("enter", "text, text, bigint, text, text, boolean")
+        alone = "text, text, bigint, text, text, boolean, bigint"
+        self._enter = self._statement("enter", alone)
+        self._join = self._statement("join", f"{alone}, text, bigint, bigint")
         self._renew = self._statement("renew", "text[], text[], bigint[]")
         self._leave = self._statement("leave", "text, text, int", "::int")
         self._admitted = self._statement("admitted", "text[], text[]")
         self._notify = Statement(b"holdfast_notify", b"SELECT pg_notify($1, $2)")
 
     def enter(self, ticket: Ticket, channel: str, if_free: bool) -> Call:
-        owner, free = ticket.owner.pack(), "t" if if_free else "f"
-        return self._enter, (ticket.name, ticket.id, us(ticket.ttl), channel, owner, free)
+        owner, free, share = ticket.owner.pack(), "t" if if_free else "f", ticket.share
+        lowest = str(ticket.floor + 1)
+        alone = (ticket.name, ticket.id, us(ticket.ttl), channel, owner, free, lowest)
+        if not share.group:
+            return self._enter, alone
+        return self._join, (*alone, share.group, str(share.weight), str(share.permits))
 
     def renew(self, tickets: Sequence[Ticket]) -> Call:
         ttls = _array(us(ticket.ttl) for ticket in tickets)
@@ -93,10 +99,11 @@ class SessionCalls(_Calls):
 
     def __init__(self, schema: str) -> None:
         super().__init__(schema)
-        self._enter = self._statement("enter", "text, text, bigint, text, boolean")
+        self._enter = self._statement("enter", "text, text, bigint, text, bigint, boolean")
         self._wait = Statement(b"holdfast_wait", b"SELECT pg_advisory_lock($1::bigint)")
-        self._admit = self._statement("admit", "text, text, bigint, text")
+        self._admit = self._statement("admit", "text, text, bigint, text, bigint")
         self._renew = self._statement("renew", "text[]")
+        self._rename = self._statement("rename", "text, text")
         self._leave = self._statement("leave", "text, text, bigint, int", "::int")
         self._end = self._statement("end", "text, int", "::int")
 
@@ -112,6 +119,9 @@ class SessionCalls(_Calls):
     def renew(self, tickets: Sequence[Ticket]) -> Call:
         return self._renew, (_array(ticket.id for ticket in tickets),)
 
+    def rename(self, ticket: Ticket) -> Call:
+        return self._rename, (ticket.id, ticket.owner.pack())
+
     def leave(self, ticket: Ticket, departure: Departure) -> Call:
         values = (ticket.name, ticket.id, self._key(ticket), "012"[departure])
         return self._leave, values
@@ -120,7 +130,8 @@ class SessionCalls(_Calls):
         return self._end, (ticket.id, "012"[departure])
 
     def _session(self, ticket: Ticket) -> tuple[str, ...]:
-        return ticket.name, ticket.id, self._key(ticket), ticket.owner.pack()
+        lowest = str(ticket.floor + 1)
+        return ticket.name, ticket.id, self._key(ticket), ticket.owner.pack(), lowest
 
     def _key(self, ticket: Ticket) -> str:
         return key_of(self._schema, ticket.name)

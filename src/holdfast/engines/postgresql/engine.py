@@ -25,6 +25,7 @@ class PostgresqlEngine(RowsEngine[Wire]):
             "falls only if the newest commits are lost and the clock is set back as well"
         ),
         clock="the PostgreSQL server's wall clock",
+        sharing=True,
     )
 
     def __init__(self, target: Target, io: IO) -> None:

@@ -10,8 +10,8 @@ SCHEMA = "holdfast"
 _PARTS = ("tables", "queue", "sweep", "enter", "renew", "leave", "inspect", "sessions")
 
 _BEFORE = """\
--- Holdfast's tables and functions, version 1. It can be run again at any time: locks that are held
--- stay as they are. Functions have the version in their names, so an older Holdfast can go on beside it.
+-- Holdfast's tables and functions, version 2. It can be run again at any time: locks that are held
+-- stay as they are, those of version 1 too. But an older Holdfast is refused from then on: update them all.
 
 BEGIN;
 SELECT pg_advisory_xact_lock(hashtextextended('holdfast', 0));

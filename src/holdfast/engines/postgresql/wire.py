@@ -138,7 +138,7 @@ class Wire:
         deadline = clock.now() + timeout
         try:
             while self._conn.is_busy():
-                if not await self._readiness.readable(deadline - clock.now()):
+                if not await self._readiness.roused(deadline - clock.now()):
                     return False
                 self._conn.consume_input()
             await self._answers(clock.now() + _REST)
@@ -147,6 +147,9 @@ class Wire:
             raise Broken("only a part of an answer came", "not applied") from error
         except psycopg.Error as error:
             raise Broken(_tidy(str(error)), "not applied") from error
+
+    def rouse(self) -> None:
+        self._readiness.rouse()
 
     async def notifications(self, timeout: float) -> list[str]:
         """Wait for notifications; their payloads, none if the time is up."""
@@ -174,6 +177,7 @@ class Wire:
 
     def close(self) -> None:
         self.broken = True
+        self._readiness.close()
         self._conn.finish()
 
     async def _exchange(self, send: Callable[[], None], timeout: float) -> list[pq.abc.PGresult]:

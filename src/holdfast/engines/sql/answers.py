@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from holdfast.core.ticket import Contender, Inspection, Owner, Place, Standing
+from holdfast.core.ticket import Contender, Inspection, Owner, Place, Share, Standing
 
 _PLACES = tuple(Place)
 
@@ -31,10 +31,12 @@ def inspection_of(name: str, lines: Sequence[str]) -> Inspection:
 
 
 def _contender(line: str) -> Contender:
-    """From "FENCE SINCE_US EXPIRES_US OWNER"; -1 means that it does not expire."""
-    fence, since_us, expires_us, owner = line.split(" ", 3)
-    expires = math.inf if expires_us == "-1" else int(expires_us) / 1e6
-    return Contender(Owner.unpack(owner), int(fence), int(since_us) / 1e6, expires)
+    """From "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER"; -1: it does not expire."""
+    numbers, group, owner = line.split("\t", 2)
+    fence, since_us, expires_us, weight, permits = (int(word) for word in numbers.split())
+    expires = math.inf if expires_us == -1 else expires_us / 1e6
+    share = Share(group, weight, permits)
+    return Contender(Owner.unpack(owner), fence, since_us / 1e6, expires, share)
 
 
 def us(seconds: float) -> str:

@@ -39,6 +39,9 @@ class SessionWire(Wire, Protocol):
     async def answered(self, timeout: float) -> bool:
         """Whether the answer to what was begun is there, at the latest when the time is up."""
 
+    def rouse(self) -> None:
+        """Let an `answered` that waits come back at once; from any thread."""
+
 
 W = TypeVar("W", bound=Wire)
 
@@ -89,6 +92,9 @@ class SessionCalls(Calls, Protocol):
 
     def renew(self, tickets: Sequence[Ticket]) -> Request:
         """Look whether their sessions live. Answered with a line for each, in order."""
+
+    def rename(self, ticket: Ticket) -> Request:
+        """Say who owns the ticket from now on. Answered as `renew` is."""
 
     def leave(self, ticket: Ticket, departure: Departure) -> Request:
         """Give back the lock of this very session."""

@@ -101,6 +101,13 @@ class Ears(ABC, Generic[W]):
             raise Broken(str(ear.broken), "not applied", ear.broken.code)
         return news
 
+    def rouse(self, id: str) -> None:
+        """Let one who sleeps until a wake-up arrives come back at once."""
+        with self._mutex:
+            ear = self._ears.get(id)
+        if ear is not None and ear.event is not None:
+            ear.event.set()
+
     async def start(self, timeout: float) -> None:
         """Listen from now on. Many may ask at once: one of them does it, the others wait for that."""
         deadline = self._io.now() + timeout

@@ -79,6 +79,9 @@ class RowsEngine(SqlEngine[W]):
     def unpark(self, ticket: Ticket) -> None:
         self._ears.ignore(ticket.id)
 
+    def rouse(self, ticket: Ticket) -> None:
+        self._ears.rouse(ticket.id)
+
     async def close(self) -> None:
         await self._ears.close()
         self._pool.close()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from holdfast.core.ticket import Departure, Place, Standing, Ticket
+from holdfast.core.ticket import Departure, Owner, Place, Standing, Ticket
 from holdfast.engines.sql.answers import lines_of, standing_of
 from holdfast.engines.sql.broken import Broken
 from holdfast.engines.sql.database import Request, Server, SessionCalls, SessionWire, Troubles
@@ -31,11 +31,13 @@ _GONE = Standing(Place.GONE)
 class _Seat(Generic[S]):
     """A ticket's session."""
 
-    __slots__ = ("granted", "standing", "used", "wire")
+    __slots__ = ("granted", "owner", "standing", "used", "wire")
 
-    def __init__(self, wire: S, standing: Standing) -> None:
+    def __init__(self, wire: S, standing: Standing, owner: Owner) -> None:
         self.wire = wire
         self.standing = standing
+        self.owner = owner
+        """Whom the server knows as its owner."""
         self.granted = False
         """Whether the server has said that the lock is ours, after we waited for it."""
         self.used = False
@@ -62,15 +64,21 @@ class SessionsEngine(SqlEngine[S]):
             seat = self._seats.get(ticket.id)
             if seat is None:
                 return await self._join(ticket, if_free, deadline)
-            if seat.standing.place is Place.ADMITTED:
-                return (await self._heartbeat([ticket], timeout))[0]
+            admitted, renamed = seat.standing.place is Place.ADMITTED, seat.owner != ticket.owner
+            if admitted or renamed:
+                calls = self._calls
+                request = calls.rename(ticket) if renamed else calls.renew([ticket])
+                (standing,) = await self._heartbeat(request, [ticket], timeout)
+                seat.owner = ticket.owner
+                if admitted:
+                    return standing
             return await self._look(ticket, seat, deadline)
         except Broken as error:
             raise self._troubles.translated(error, self._where, ticket.name) from error
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
         try:
-            return [*await self._heartbeat(tickets, timeout)]
+            return [*await self._heartbeat(self._calls.renew(tickets), tickets, timeout)]
         except Broken as error:
             name = tickets[0].name if len(tickets) == 1 else None
             raise self._troubles.translated(error, self._where, name) from error
@@ -100,6 +108,11 @@ class SessionsEngine(SqlEngine[S]):
             raise self._troubles.translated(error, self._where, ticket.name) from error
         return None
 
+    def rouse(self, ticket: Ticket) -> None:
+        seat = self._seats.get(ticket.id)
+        if seat is not None:
+            seat.wire.rouse()
+
     async def close(self) -> None:
         with self._mutex:
             self._closed = True
@@ -120,7 +133,7 @@ class SessionsEngine(SqlEngine[S]):
             if standing.place is Place.WAITING:
                 await wire.begin(self._calls.wait(ticket), deadline - self._io.now())
             if standing.place is not Place.REFUSED:
-                self._take_seat(ticket.id, _Seat(wire, standing))
+                self._take_seat(ticket.id, _Seat(wire, standing, ticket.owner))
                 return standing
         except BaseException:
             # An error rolls back what was written, but not the lock: that ends with the session.
@@ -165,9 +178,11 @@ class SessionsEngine(SqlEngine[S]):
             self._pool.give(wire)
         return released
 
-    async def _heartbeat(self, tickets: Sequence[Ticket], timeout: float) -> list[Standing]:
+    async def _heartbeat(
+        self, request: Request, tickets: Sequence[Ticket], timeout: float
+    ) -> list[Standing]:
         """One question for all of them: does the server still see our sessions with their locks?"""
-        answers = await self._ask(self._calls.renew(tickets), timeout)
+        answers = await self._ask(request, timeout)
         standings = [standing_of(line) for line in lines_of(answers)]
         return [self._believed(one, seen) for one, seen in zip(tickets, standings, strict=True)]
 

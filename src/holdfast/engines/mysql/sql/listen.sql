@@ -2,16 +2,16 @@
 -- "ID STANDING" of one that has been admitted, "ID" of one that should look again; none at all if it slept.
 -- waiting: for each name its length in 4 digits, the name, the length of the list of ids in 8 digits, and
 -- that list, with commas.
--- Whoever has news for us commits first and then ends our statement (holdfast_v1_ring): before this it
+-- Whoever has news for us commits first and then ends our statement (holdfast_v2_ring): before this it
 -- finds nothing to end and we shall see the news, later it ends us wherever we are. It can't be missed.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_listen(waiting LONGBLOB, seconds DOUBLE)
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_listen(waiting LONGBLOB, seconds DOUBLE)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE at, size INT DEFAULT 1;
     DECLARE its_name VARBINARY(512);
     DECLARE its_ids, news LONGBLOB DEFAULT '';
     DECLARE holder_id, nudged_id VARBINARY(64);
-    DECLARE holder_fence BIGINT;
+    DECLARE last_fence BIGINT;
     DECLARE was_abandoned BOOLEAN;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET holder_id = NULL, nudged_id = NULL;
     WHILE at < LENGTH(waiting) DO
@@ -19,10 +19,15 @@ BEGIN
         SET at = at + 4 + size;
         SET size = SUBSTRING(waiting, at, 8), its_ids = SUBSTRING(waiting, at + 8, size);
         SET at = at + 8 + size;
-        SELECT id, fence, abandoned, nudged INTO holder_id, holder_fence, was_abandoned, nudged_id
+        SELECT id, fence, abandoned, nudged INTO holder_id, last_fence, was_abandoned, nudged_id
           FROM holdfast_names WHERE name = its_name;
-        IF FIND_IN_SET(holder_id, its_ids) THEN
-            SET news = CONCAT(news, holder_id, ' 2 ', holder_fence, ' ', was_abandoned, ' 0\n');
+        IF holder_id = '' THEN
+            SET news = CONCAT(news, COALESCE((
+                SELECT GROUP_CONCAT(id, ' 2 ', fence, ' ', was_abandoned, ' 0\n' SEPARATOR '')
+                  FROM holdfast_tickets
+                 WHERE name = its_name AND fence <= last_fence AND FIND_IN_SET(id, its_ids)), ''));
+        ELSEIF FIND_IN_SET(holder_id, its_ids) THEN
+            SET news = CONCAT(news, holder_id, ' 2 ', last_fence, ' ', was_abandoned, ' 0\n');
         END IF;
         IF FIND_IN_SET(nudged_id, its_ids) THEN
             SET news = CONCAT(news, nudged_id, '\n');

@@ -18,16 +18,31 @@ CREATE TABLE IF NOT EXISTS holdfast_sessions (
     name       VARBINARY(512)  NOT NULL,
     hash       VARBINARY(64)   NOT NULL,
     connection BIGINT UNSIGNED NOT NULL,
-    owner      VARBINARY(1200) NOT NULL,
+    owner      VARBINARY(8000) NOT NULL,
     joined     BIGINT          NOT NULL,
     fence      BIGINT,                                  -- from its admission on
     admitted   BIGINT,
     KEY by_name (name)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
+-- Owners were shorter in version 1.
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_upgrade()
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    IF EXISTS (SELECT 1 FROM information_schema.COLUMNS
+                WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'holdfast_sessions'
+                  AND COLUMN_NAME = 'owner' AND CHARACTER_MAXIMUM_LENGTH < 8000) THEN
+        ALTER TABLE holdfast_sessions MODIFY owner VARBINARY(8000) NOT NULL;
+    END IF;
+END
+//
+CALL holdfast_v2_session_upgrade()
+//
 -- The session that asks has the lock: give it a fence. Answers with a standing.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_session_admit(
-    its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(1200)
+-- lowest: the lowest fence that it may get
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_admit(
+    its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(8000),
+    lowest BIGINT
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -39,7 +54,7 @@ BEGIN
     END IF;
     START TRANSACTION;
     UPDATE holdfast_counters
-       SET newest = GREATEST(newest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))),
+       SET newest = GREATEST(newest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)), lowest),
            abandoned = holder IS NOT NULL, holder = its_id
      WHERE name = its_name;
     IF ROW_COUNT() = 0 THEN
@@ -49,13 +64,14 @@ BEGIN
     SET moment = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
     INSERT INTO holdfast_sessions (id, name, hash, connection, owner, joined, fence, admitted)
     VALUES (its_id, its_name, its_hash, CONNECTION_ID(), its_owner, moment, its_fence, moment)
-        ON DUPLICATE KEY UPDATE connection = CONNECTION_ID(), fence = its_fence, admitted = moment;
+        ON DUPLICATE KEY UPDATE
+           connection = CONNECTION_ID(), owner = its_owner, fence = its_fence, admitted = moment;
     COMMIT;
     SELECT CONCAT('2 ', its_fence, ' ', was_abandoned, ' 0');
 END
 //
 -- Forget sessions that are dead, and names that nobody has used for long.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_session_sweep()
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_sweep()
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE moment BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
@@ -71,9 +87,9 @@ END
 //
 -- Take the lock in this session if it is free. Answers with a standing; "waiting" means that the session is
 -- to ask for GET_LOCK(its_hash) now, and then for its admission.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_session_enter(
-    its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(1200),
-    if_free BOOLEAN
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_enter(
+    its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(8000),
+    lowest BIGINT, if_free BOOLEAN
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -90,11 +106,11 @@ BEGIN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'another name has the same hash';
     END IF;
     IF moment % 64 = 0 THEN
-        CALL holdfast_v1_session_sweep();
+        CALL holdfast_v2_session_sweep();
     END IF;
     DO GET_LOCK(CONCAT('holdfast.', MD5(its_id)), 0);
     IF GET_LOCK(its_hash, 0) = 1 THEN
-        CALL holdfast_v1_session_admit(its_name, its_id, its_hash, its_owner);
+        CALL holdfast_v2_session_admit(its_name, its_id, its_hash, its_owner, lowest);
     ELSEIF if_free THEN
         DO RELEASE_ALL_LOCKS();
         SELECT '3 0 0 0';
@@ -108,7 +124,7 @@ END
 //
 -- Give back the lock that this session has. Answers 1, or 0: it did not have it.
 -- departure: 0 released, 1 lost, 2 withdrawn (how the holder before it ended still counts)
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_session_leave(
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_leave(
     its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), departure INT
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
@@ -125,7 +141,7 @@ BEGIN
 END
 //
 -- End a ticket's session from another one. Answers 1, or 0: it was dead.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_session_end(its_id VARBINARY(64), departure INT)
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_end(its_id VARBINARY(64), departure INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE listener BIGINT UNSIGNED DEFAULT IS_USED_LOCK(CONCAT('holdfast.', MD5(its_id)));
@@ -140,7 +156,7 @@ BEGIN
 END
 //
 -- Whether sessions live and have their locks. ids: with commas. Answers with standings, in order.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_session_renew(ids LONGBLOB)
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_renew(ids LONGBLOB)
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE its_id, its_hash VARBINARY(64);
@@ -166,8 +182,18 @@ BEGIN
     SELECT standings;
 END
 //
--- As holdfast_v1_inspect; nothing expires here, so EXPIRES_US is -1.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_session_inspect(its_name VARBINARY(512), most INT)
+-- A ticket's owner is another one from now on. Answers with its standing.
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_rename(
+    its_id VARBINARY(64), its_owner VARBINARY(8000)
+)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    UPDATE holdfast_sessions SET owner = its_owner WHERE id = its_id;
+    CALL holdfast_v2_session_renew(its_id);
+END
+//
+-- As holdfast_v2_inspect; nothing expires here, so EXPIRES_US is -1.
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_inspect(its_name VARBINARY(512), most INT)
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE moment BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
@@ -188,15 +214,16 @@ BEGIN
        AND (p.ID IS NULL OR p.STATE = 'User lock' OR IS_USED_LOCK(s.hash) = s.connection);
     SELECT CONCAT_WS(' ', its_newest, IF(holder_id IS NULL, is_owed, was_abandoned),
                      holder_id IS NOT NULL, behind);
-    SELECT CONCAT_WS(' ', fence, moment - admitted, -1, owner) FROM holdfast_sessions
+    SELECT CONCAT(CONCAT_WS(' ', fence, moment - admitted, -1, 1, 1), '\t\t', owner)
+      FROM holdfast_sessions
      WHERE id = holder_id;
-    SELECT CONCAT_WS(' ', 0, moment - joined, -1, owner) FROM holdfast_sessions
+    SELECT CONCAT(CONCAT_WS(' ', 0, moment - joined, -1, 1, 1), '\t\t', owner) FROM holdfast_sessions
      WHERE name = its_name AND fence IS NULL
        AND IS_USED_LOCK(CONCAT('holdfast.', MD5(id))) = connection
      ORDER BY joined LIMIT most;
 END
 //
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_session_names()
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_names()
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
     SELECT DISTINCT name FROM holdfast_sessions
@@ -204,7 +231,7 @@ BEGIN
 END
 //
 -- End the session of the holder, whoever it is. Answers 1, or 0: there was none.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_session_evict(its_name VARBINARY(512))
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_evict(its_name VARBINARY(512))
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE holder_id VARBINARY(64);
@@ -214,7 +241,7 @@ BEGIN
     IF holder_id IS NULL THEN
         SELECT 0;
     ELSE
-        CALL holdfast_v1_session_end(holder_id, 1);
+        CALL holdfast_v2_session_end(holder_id, 1);
     END IF;
 END
 //

@@ -1,7 +1,7 @@
 -- Forget some names that nobody has used for long: an hour after a release, a day after a holder that
 -- did not release. One in 64 newcomers looks through 256 names, and each leaves at most one behind, so
 -- the tables can't grow without end. Waits for nobody: what is locked is left for the next time.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v1_sweep(moment BIGINT)
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_sweep(moment BIGINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 sweep: BEGIN
     DECLARE an_hour BIGINT DEFAULT 3600000000;
@@ -17,8 +17,8 @@ sweep: BEGIN
                     THEN newest < moment - an_hour OR newest > moment + an_hour
                     ELSE newest < moment - a_day AND COALESCE(expires, 0) < moment - a_day
                END
-           AND NOT EXISTS (SELECT 1 FROM holdfast_waiters w
-                            WHERE w.name = holdfast_names.name AND w.expires > moment)
+           AND NOT EXISTS (SELECT 1 FROM holdfast_tickets t
+                            WHERE t.name = holdfast_names.name AND t.expires > moment)
            FOR UPDATE SKIP LOCKED;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET done = TRUE;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION ROLLBACK;
@@ -34,7 +34,7 @@ sweep: BEGIN
     OPEN idle;
     FETCH idle INTO its_name, its_newest;
     WHILE NOT done DO
-        DELETE FROM holdfast_waiters WHERE name = its_name;
+        DELETE FROM holdfast_tickets WHERE name = its_name;
         DELETE FROM holdfast_names WHERE name = its_name;
         SET top = GREATEST(top, its_newest);
         FETCH idle INTO its_name, its_newest;

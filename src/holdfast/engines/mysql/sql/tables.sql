@@ -1,30 +1,62 @@
 -- The tables of Holdfast. Times are µs since 1970 by the server's clock, fences come from the same clock.
 
--- Names: what is remembered of each, and in the same row the one that holds it, so that taking and
+-- In version 1 all held alone, and a name's row said less. Its leases and its queues stay as they are.
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_upgrade()
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    IF EXISTS (SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+                AND TABLE_NAME = 'holdfast_names' AND COLUMN_NAME = 'crowded') THEN
+        ALTER TABLE holdfast_waiters
+            MODIFY owner         VARBINARY(8000) NOT NULL,
+            ADD COLUMN admitted  BIGINT,
+            ADD COLUMN team      VARBINARY(64)   NOT NULL DEFAULT '',
+            ADD COLUMN weight    BIGINT          NOT NULL DEFAULT 1,
+            ADD COLUMN permits   BIGINT          NOT NULL DEFAULT 1,
+            RENAME TO holdfast_tickets;
+        ALTER TABLE holdfast_names
+            RENAME COLUMN crowded TO queued,
+            MODIFY owner         VARBINARY(8000),
+            ADD COLUMN team      VARBINARY(64)   NOT NULL DEFAULT '',
+            ADD COLUMN used      BIGINT          NOT NULL DEFAULT 0,
+            ADD COLUMN sharers   INT             NOT NULL DEFAULT 0;
+    END IF;
+END
+//
+CALL holdfast_v2_upgrade()
+//
+-- Names: what is remembered of each, and in the same row the one that holds it alone, so that taking and
 -- giving back a lock that nobody else wants changes one row. Names are bytes: no collation makes two equal.
 CREATE TABLE IF NOT EXISTS holdfast_names (
     name      VARBINARY(512) NOT NULL PRIMARY KEY,
     newest    BIGINT         NOT NULL,                -- the last fence handed out
-    abandoned BOOLEAN        NOT NULL DEFAULT FALSE,  -- the last holder that ended did not release
-    crowded   BOOLEAN        NOT NULL DEFAULT FALSE,  -- somebody may wait
+    abandoned BOOLEAN        NOT NULL DEFAULT FALSE,  -- the last that held alone and ended did not release
+    queued    BOOLEAN        NOT NULL DEFAULT FALSE,  -- there may be tickets
     nudged    VARBINARY(64),                          -- the id of one that waits and should look again
     -- of the holder; without an id nobody holds it, and then nobody waits either
-    id        VARBINARY(64),                          -- its secret
-    fence     BIGINT,
-    owner     VARBINARY(1200),                        -- who, for people
+    id        VARBINARY(64),                          -- its secret; '': those who hold it share it
+    fence     BIGINT,                                 -- of several the newest: who waits has a higher one
+    owner     VARBINARY(8000),                        -- who, for people
     admitted  BIGINT,
-    expires   BIGINT
+    expires   BIGINT,                                 -- of several: none expires before
+    -- of those who share it, who are tickets
+    team      VARBINARY(64)  NOT NULL DEFAULT '',     -- the group of them all
+    used      BIGINT         NOT NULL DEFAULT 0,      -- how many permits they take
+    sharers   INT            NOT NULL DEFAULT 0       -- how many they are
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
--- Those who wait, by name and in order.
-CREATE TABLE IF NOT EXISTS holdfast_waiters (
+-- Those who share a name, and behind them those who wait, by name and in order.
+CREATE TABLE IF NOT EXISTS holdfast_tickets (
     name      VARBINARY(512)  NOT NULL,
     fence     BIGINT          NOT NULL,
     id        VARBINARY(64)   NOT NULL,
-    owner     VARBINARY(1200) NOT NULL,
+    owner     VARBINARY(8000) NOT NULL,
     joined    BIGINT          NOT NULL,
     expires   BIGINT          NOT NULL,
     channel   VARBINARY(64)   NOT NULL,               -- where its client listens
+    admitted  BIGINT,                                 -- NULL: it waits
+    team      VARBINARY(64)   NOT NULL DEFAULT '',    -- the group it may share with; '': it won't
+    weight    BIGINT          NOT NULL DEFAULT 1,
+    permits   BIGINT          NOT NULL DEFAULT 1,
     PRIMARY KEY (name, fence),
     UNIQUE KEY by_id (name, id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC

@@ -1,35 +1,18 @@
 -- Join the queue, or look again and renew if already in it. Returns a standing.
--- if_free: join only if admitted at once.
-CREATE OR REPLACE FUNCTION holdfast.v1_enter(
-    its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean
+-- if_free: join only if admitted at once. lowest: the lowest fence that a newcomer may get.
+
+-- The general case, for those who share as well as for those who don't (its_team is '').
+CREATE OR REPLACE FUNCTION holdfast.v2_join(
+    its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean,
+    lowest bigint, its_team text, its_weight bigint, its_permits bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    it        holdfast.names;
-    began     timestamptz := clock_timestamp();
-    ended     timestamptz;
-    now       bigint := date_part('epoch', began) * 1e6;
-    its_fence bigint;
-    flag      boolean;
-    standing  text;
+    it       holdfast.names;
+    before   holdfast.names;
+    now      bigint;
+    free     boolean;
+    standing text;
 BEGIN
-    -- Nobody holds it, as in most cases. The clock keeps fences growing when the last one was lost.
-    UPDATE holdfast.names n
-       SET newest = greatest(n.newest + 1, now), fence = greatest(n.newest + 1, now), crowded = false,
-           id = its_id, owner = its_owner, admitted = now, expires = now + ttl_us
-     WHERE n.name = its_name AND n.id IS NULL
-    RETURNING n.fence, n.abandoned, clock_timestamp() INTO its_fence, flag, ended;
-    IF FOUND THEN
-        -- It had to wait for somebody's row lock: the lease begins now.
-        IF ended - began > interval '1 ms' THEN
-            now := holdfast.v1_now();
-            UPDATE holdfast.names n SET admitted = now, expires = now + ttl_us WHERE n.name = its_name;
-        END IF;
-        IF its_fence % 64 = 0 THEN
-            PERFORM holdfast.v1_sweep(now);
-        END IF;
-        RETURN '2 ' || its_fence || CASE WHEN flag THEN ' 1 0' ELSE ' 0 0' END;
-    END IF;
-
     -- What follows reads several rows, and must see them as they are once the first is locked.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'Holdfast needs transactions that are read committed' USING ERRCODE = '25001';
@@ -41,40 +24,108 @@ BEGIN
         SELECT its_name, floor FROM holdfast.about
             ON CONFLICT DO NOTHING;
     END LOOP;
-    now := holdfast.v1_now();
+    now := holdfast.v2_now();
+    before := it;
+    it := holdfast.v2_settle(it, now, its_id);
 
-    IF it.id = its_id AND it.expires > now THEN
-        UPDATE holdfast.names n
-           SET expires = greatest(n.expires, now + ttl_us), owner = its_owner
-         WHERE n.name = its_name;
-        RETURN concat_ws(' ', 2, it.fence, it.abandoned::int, 0);
+    IF it.id = its_id THEN
+        standing := concat_ws(' ', 2, it.fence, it.abandoned::int, 0);
+        it.expires := greatest(it.expires, now + ttl_us);
+        it.owner := its_owner;
+        IF its_team <> '' THEN
+            -- It held alone, and shares from now on.
+            INSERT INTO holdfast.tickets
+            VALUES (its_name, it.fence, its_id, its_owner, it.admitted, it.expires, its_channel,
+                    it.admitted, its_team, its_weight, its_permits);
+            it.id := NULL;
+            it := holdfast.v2_beside(it, it.fence, it.expires, its_team, its_weight);
+            it := holdfast.v2_admit(it, now, its_id);
+        END IF;
+    ELSIF it.queued THEN
+        standing := holdfast.v2_look(it, its_id, ttl_us, its_channel, its_owner, now);
     END IF;
-    IF it.crowded THEN
-        standing := holdfast.v1_look(it, its_id, ttl_us, its_channel, its_owner, now);
-        IF standing IS NOT NULL THEN
-            RETURN standing;
+
+    IF standing IS NULL THEN
+        free := it.id IS NULL
+             OR its_team <> '' AND it.id = '' AND its_team = it.team
+            AND it.used + its_weight <= its_permits
+            AND NOT EXISTS (
+                SELECT 1 FROM holdfast.tickets t WHERE t.name = its_name AND t.fence > it.fence);
+        IF if_free AND NOT free THEN
+            standing := '3 0 0 0';
+        ELSE
+            -- The clock keeps fences growing when the last one was lost.
+            it.newest := greatest(it.newest + 1, now, lowest);
         END IF;
     END IF;
-    IF it.expires <= now THEN
-        it := holdfast.v1_pass_on(its_name, true, now, its_id);
-    END IF;
-    IF it.id IS NOT NULL AND if_free THEN
-        RETURN '3 0 0 0';
+    IF standing IS NULL AND free AND its_team = '' THEN
+        it.queued := false;
+        it.id := its_id;
+        it.fence := it.newest;
+        it.owner := its_owner;
+        it.admitted := now;
+        it.expires := now + ttl_us;
+    ELSIF standing IS NULL THEN
+        INSERT INTO holdfast.tickets
+        VALUES (its_name, it.newest, its_id, its_owner, now, now + ttl_us, its_channel,
+                CASE WHEN free THEN now END, its_team, its_weight, its_permits);
+        it.queued := true;
+        IF free THEN
+            it := holdfast.v2_beside(it, it.newest, now + ttl_us, its_team, its_weight);
+        ELSE
+            standing := holdfast.v2_waiting(it, it.newest, now);
+        END IF;
     END IF;
 
-    its_fence := greatest(it.newest + 1, now);
-    IF it.id IS NULL THEN
-        UPDATE holdfast.names n
-           SET newest = its_fence, fence = its_fence, crowded = false,
-               id = its_id, owner = its_owner, admitted = now, expires = now + ttl_us
-         WHERE n.name = its_name;
+    IF it IS DISTINCT FROM before THEN
+        PERFORM holdfast.v2_store(it);
+    END IF;
+    IF standing IS NULL THEN
+        standing := concat_ws(' ', 2, it.newest, it.abandoned::int, 0);
+        IF it.newest % 64 = 0 THEN
+            PERFORM holdfast.v2_sweep(now);
+        END IF;
+    END IF;
+    RETURN standing;
+END $$;
+
+-- For those who hold alone: one statement if nobody holds it, as in most cases.
+CREATE OR REPLACE FUNCTION holdfast.v2_enter(
+    its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean,
+    lowest bigint
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    began     timestamptz := clock_timestamp();
+    ended     timestamptz;
+    now       bigint := date_part('epoch', began) * 1e6;
+    its_fence bigint;
+    flag      boolean;
+BEGIN
+    UPDATE holdfast.names n
+       SET newest = greatest(n.newest + 1, now, lowest), fence = greatest(n.newest + 1, now, lowest),
+           queued = false, id = its_id, owner = its_owner, admitted = now, expires = now + ttl_us
+     WHERE n.name = its_name AND n.id IS NULL
+    RETURNING n.fence, n.abandoned, clock_timestamp() INTO its_fence, flag, ended;
+    IF FOUND THEN
+        -- It had to wait for somebody's row lock: the lease begins now.
+        IF ended - began > interval '1 ms' THEN
+            now := holdfast.v2_now();
+            UPDATE holdfast.names n SET admitted = now, expires = now + ttl_us WHERE n.name = its_name;
+        END IF;
         IF its_fence % 64 = 0 THEN
-            PERFORM holdfast.v1_sweep(now);
+            PERFORM holdfast.v2_sweep(now);
         END IF;
-        RETURN concat_ws(' ', 2, its_fence, it.abandoned::int, 0);
+        RETURN '2 ' || its_fence || CASE WHEN flag THEN ' 1 0' ELSE ' 0 0' END;
     END IF;
-    UPDATE holdfast.names n SET newest = its_fence, crowded = true WHERE n.name = its_name;
-    INSERT INTO holdfast.waiters (name, fence, id, owner, joined, expires, channel)
-    VALUES (its_name, its_fence, its_id, its_owner, now, now + ttl_us, its_channel);
-    RETURN holdfast.v1_waiting(its_name, its_fence, it.expires, now);
+    RETURN holdfast.v2_join(
+        its_name, its_id, ttl_us, its_channel, its_owner, if_free, lowest, '', 1, 1);
+END $$;
+
+-- Version 1 would not see who shares a name. What else it calls fails by itself: a column is not there.
+CREATE OR REPLACE FUNCTION holdfast.v1_enter(
+    its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean
+) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'a newer Holdfast uses these tables, and this one is too old for them: update it'
+          USING ERRCODE = '55000';
 END $$;

@@ -1,67 +1,85 @@
--- Who holds and who waits. Returns lines: first "NEWEST ABANDONED HOLDERS WAITING", then of the holder
--- and of the first waiters "FENCE SINCE_US EXPIRES_US OWNER", without their ids.
-CREATE OR REPLACE FUNCTION holdfast.v1_inspect(
+-- Who holds and who waits. Returns lines: first "NEWEST ABANDONED HOLDERS WAITING", then of those who hold
+-- and of the first who wait "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER", without ids.
+CREATE OR REPLACE FUNCTION holdfast.v2_inspect(
     its_name text, most int
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
-    it  holdfast.names;
-    now bigint;
+    it     holdfast.names;
+    before holdfast.names;
+    now    bigint;
 BEGIN
     SELECT * INTO it FROM holdfast.names n WHERE n.name = its_name FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NEXT '0 0 0 0';
         RETURN;
     END IF;
-    now := holdfast.v1_now();
-    IF it.expires <= now THEN
-        it := holdfast.v1_pass_on(its_name, true, now, '');
+    now := holdfast.v2_now();
+    before := it;
+    it := holdfast.v2_settle(it, now, '');
+    IF it IS DISTINCT FROM before THEN
+        PERFORM holdfast.v2_store(it);
     END IF;
-    RETURN NEXT concat_ws(' ', it.newest, it.abandoned::int, (it.id IS NOT NULL)::int,
-        (SELECT count(*) FROM holdfast.waiters w WHERE w.name = its_name AND w.expires > now));
-    IF it.id IS NOT NULL THEN
-        RETURN NEXT concat_ws(' ', it.fence, now - it.admitted, it.expires - now, it.owner);
+    RETURN NEXT concat_ws(' ', it.newest, it.abandoned::int,
+        CASE WHEN it.id = '' THEN it.sharers WHEN it.id IS NOT NULL THEN 1 ELSE 0 END,
+        (SELECT count(*) FROM holdfast.tickets t
+          WHERE t.name = its_name AND t.fence > it.fence AND t.expires > now));
+    IF it.id <> '' THEN
+        RETURN NEXT concat_ws(' ', it.fence, now - it.admitted, it.expires - now, 1, 1)
+            || E'\t\t' || it.owner;
     END IF;
     RETURN QUERY
-    SELECT concat_ws(' ', w.fence, now - w.joined, w.expires - now, w.owner)
-      FROM holdfast.waiters w
-     WHERE w.name = its_name AND w.expires > now
-     ORDER BY w.fence LIMIT most;
+    SELECT concat_ws(' ', t.fence, now - coalesce(t.admitted, t.joined), t.expires - now,
+                     t.weight, t.permits) || E'\t' || t.team || E'\t' || t.owner
+      FROM holdfast.tickets t
+     WHERE t.name = its_name AND t.expires > now
+     ORDER BY t.fence LIMIT most::bigint + CASE WHEN it.id = '' THEN it.sharers ELSE 0 END;
 END $$;
 
 -- The names that are held or waited for.
-CREATE OR REPLACE FUNCTION holdfast.v1_names() RETURNS SETOF text LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION holdfast.v2_names() RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := holdfast.v1_now();
+    now bigint := holdfast.v2_now();
 BEGIN
     RETURN QUERY
     SELECT n.name FROM holdfast.names n
-     WHERE n.id IS NOT NULL AND (n.expires > now OR EXISTS (
-           SELECT 1 FROM holdfast.waiters w WHERE w.name = n.name AND w.expires > now));
+     WHERE n.id IS NOT NULL AND (n.id <> '' AND n.expires > now OR EXISTS (
+           SELECT 1 FROM holdfast.tickets t WHERE t.name = n.name AND t.expires > now));
 END $$;
 
--- Take out the holder, whoever it is, and pass the lock on as abandoned. False: there was none.
-CREATE OR REPLACE FUNCTION holdfast.v1_evict(its_name text) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Take out all who hold; one that held alone counts as lost. False: there was none.
+CREATE OR REPLACE FUNCTION holdfast.v2_evict(its_name text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    it  holdfast.names;
-    now bigint;
+    it        holdfast.names;
+    now       bigint;
+    was_there boolean;
 BEGIN
     SELECT * INTO it FROM holdfast.names n WHERE n.name = its_name FOR UPDATE;
-    now := holdfast.v1_now();
-    IF it.expires <= now THEN
-        -- One that is admitted on the way here is evicted too, and must not hear otherwise.
-        it := holdfast.v1_pass_on(its_name, true, now, NULL);
-    END IF;
     IF it.id IS NULL THEN
         RETURN false;
     END IF;
-    PERFORM holdfast.v1_pass_on(its_name, true, now, '');
-    RETURN true;
+    now := holdfast.v2_now();
+    -- One that is admitted on the way here is evicted too, and must not hear otherwise.
+    it := holdfast.v2_settle(it, now, NULL);
+    was_there := it.id IS NOT NULL;
+    IF it.id = '' THEN
+        DELETE FROM holdfast.tickets t WHERE t.name = its_name AND t.fence <= it.fence;
+    ELSIF was_there THEN
+        it.abandoned := true;
+    END IF;
+    it.id := NULL;
+    PERFORM holdfast.v2_store(holdfast.v2_admit(it, now, ''));
+    RETURN was_there;
 END $$;
 
 -- Which of these tickets have been admitted, as "ID STANDING": for clients that can't be told.
-CREATE OR REPLACE FUNCTION holdfast.v1_admitted(
+CREATE OR REPLACE FUNCTION holdfast.v2_admitted(
     its_names text[], its_ids text[]
 ) RETURNS SETOF text LANGUAGE sql STABLE AS $$
     SELECT concat_ws(' ', n.id, 2, n.fence, n.abandoned::int, 0) FROM holdfast.names n
      WHERE n.name = ANY (its_names) AND n.id = ANY (its_ids)
+     UNION ALL
+    SELECT concat_ws(' ', t.id, 2, t.fence, n.abandoned::int, 0)
+      FROM unnest(its_names, its_ids) AS asked (name, id)
+      JOIN holdfast.tickets t ON t.name = asked.name AND t.id = asked.id AND t.admitted IS NOT NULL
+      JOIN holdfast.names n ON n.name = t.name
 $$;

@@ -1,19 +1,20 @@
 -- Take out this very ticket, and tell whom this admits. False: it was not there (any more).
 -- departure: 0 released, 1 lost, 2 withdrawn (how the holder before it ended still counts)
-CREATE OR REPLACE FUNCTION holdfast.v1_leave(
+CREATE OR REPLACE FUNCTION holdfast.v2_leave(
     its_name text, its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    it     holdfast.names;
-    now    bigint := date_part('epoch', clock_timestamp()) * 1e6;
-    gone   holdfast.waiters;
-    behind holdfast.waiters;
+    it        holdfast.names;
+    before    holdfast.names;
+    now       bigint := date_part('epoch', clock_timestamp()) * 1e6;
+    gone      holdfast.tickets;
+    was_there boolean := false;
 BEGIN
-    -- Nobody waits, as in most cases.
+    -- It holds alone and nobody waits, as in most cases.
     UPDATE holdfast.names n
        SET abandoned = CASE departure WHEN 0 THEN false WHEN 1 THEN true ELSE n.abandoned END,
            id = NULL, fence = NULL, owner = NULL, admitted = NULL, expires = NULL
-     WHERE n.name = its_name AND n.id = its_id AND NOT n.crowded AND n.expires > now;
+     WHERE n.name = its_name AND n.id = its_id AND NOT n.queued AND n.expires > now;
     IF FOUND THEN
         RETURN true;
     END IF;
@@ -22,32 +23,48 @@ BEGIN
     IF it.id IS NULL THEN
         RETURN false;
     END IF;
-    now := holdfast.v1_now();
-
-    -- One that leaves from further behind may be the first to notice that the holder has expired.
-    IF it.expires <= now THEN
-        IF it.id = its_id THEN
-            PERFORM holdfast.v1_pass_on(its_name, true, now, '');
-            RETURN false;
-        END IF;
-        it := holdfast.v1_pass_on(its_name, true, now, its_id);
-    END IF;
+    now := holdfast.v2_now();
+    before := it;
+    -- One that leaves from further behind may be the first to notice that a holder has expired.
+    it := holdfast.v2_settle(it, now, its_id);
     IF it.id = its_id THEN
-        PERFORM holdfast.v1_pass_on(its_name,
-            CASE departure WHEN 0 THEN false WHEN 1 THEN true ELSE it.abandoned END, now, '');
-        RETURN true;
+        was_there := true;
+        it.id := NULL;
+        it.abandoned := CASE departure WHEN 0 THEN false WHEN 1 THEN true ELSE it.abandoned END;
+        it := holdfast.v2_admit(it, now, '');
+    ELSIF it.queued THEN
+        DELETE FROM holdfast.tickets t WHERE t.name = its_name AND t.id = its_id RETURNING * INTO gone;
+        was_there := coalesce(gone.expires > now, false);
     END IF;
+    IF gone.fence <= it.fence THEN
+        it.sharers := it.sharers - 1;
+        it.used := it.used - gone.weight;
+        IF it.sharers = 0 THEN
+            it.id := NULL;
+        END IF;
+        it := holdfast.v2_admit(it, now, '');
+    ELSIF gone.fence IS NOT NULL THEN
+        it := holdfast.v2_admit(it, now, '');
+        PERFORM holdfast.v2_nudge(it, gone.fence, now);
+    END IF;
+    IF it IS DISTINCT FROM before THEN
+        PERFORM holdfast.v2_store(it);
+    END IF;
+    RETURN was_there;
+END $$;
 
-    DELETE FROM holdfast.waiters w WHERE w.name = its_name AND w.id = its_id RETURNING * INTO gone;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    -- The one behind now stands behind someone else: it should look again when that one expires.
-    SELECT * INTO behind FROM holdfast.waiters w
-     WHERE w.name = its_name AND w.fence > gone.fence ORDER BY w.fence LIMIT 1;
+-- The one that waited behind a fence now stands behind someone else: it should look again when that one
+-- expires.
+CREATE OR REPLACE FUNCTION holdfast.v2_nudge(
+    it holdfast.names, its_fence bigint, now bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    behind holdfast.tickets;
+BEGIN
+    SELECT * INTO behind FROM holdfast.tickets t
+     WHERE t.name = it.name AND t.fence > greatest(its_fence, it.fence) ORDER BY t.fence LIMIT 1;
     IF FOUND AND behind.channel <> '' THEN
-        PERFORM pg_notify(behind.channel, concat_ws(' ', behind.id,
-            holdfast.v1_waiting(its_name, behind.fence, it.expires, now)));
+        PERFORM pg_notify(behind.channel,
+            concat_ws(' ', behind.id, holdfast.v2_waiting(it, behind.fence, now)));
     END IF;
-    RETURN gone.expires > now;
 END $$;

@@ -1,15 +1,16 @@
 -- Extend many tickets, holding or waiting; never brings one back. Returns their standings, in order.
-CREATE OR REPLACE FUNCTION holdfast.v1_renew(
+CREATE OR REPLACE FUNCTION holdfast.v2_renew(
     its_names text[], its_ids text[], ttls_us bigint[]
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     it       holdfast.names;
+    before   holdfast.names;
     now      bigint;
     standing text;
 BEGIN
     -- All locks first, and in one order for everybody, so that two renewals can't deadlock.
     PERFORM 1 FROM holdfast.names n WHERE n.name = ANY (its_names) ORDER BY n.name FOR UPDATE;
-    now := holdfast.v1_now();
+    now := holdfast.v2_now();
     FOR i IN 1 .. array_length(its_ids, 1) LOOP
         standing := NULL;
         SELECT * INTO it FROM holdfast.names n WHERE n.name = its_names[i];
@@ -18,11 +19,16 @@ BEGIN
              WHERE n.name = it.name;
             standing := concat_ws(' ', 2, it.fence, it.abandoned::int, 0);
         ELSIF it.id IS NOT NULL THEN
-            IF it.crowded THEN
-                standing := holdfast.v1_look(it, its_ids[i], ttls_us[i], NULL, NULL, now);
+            before := it;
+            it := holdfast.v2_settle(it, now, its_ids[i]);
+            IF it.id = its_ids[i] THEN
+                it.expires := greatest(it.expires, now + ttls_us[i]);
+                standing := concat_ws(' ', 2, it.fence, it.abandoned::int, 0);
+            ELSIF it.queued THEN
+                standing := holdfast.v2_look(it, its_ids[i], ttls_us[i], NULL, NULL, now);
             END IF;
-            IF standing IS NULL AND it.expires <= now THEN
-                PERFORM holdfast.v1_pass_on(it.name, true, now, '');
+            IF it IS DISTINCT FROM before THEN
+                PERFORM holdfast.v2_store(it);
             END IF;
         END IF;
         RETURN NEXT coalesce(standing, '0 0 0 0');

@@ -33,16 +33,18 @@ SELECT s.*, l.granted
                  AND (l.classid::bigint << 32) | l.objid::bigint = s.key;
 
 -- The session that asks has the lock: give it a fence. Returns a standing.
-CREATE OR REPLACE FUNCTION holdfast.v1_session_admit(
-    its_name text, its_id text, its_key bigint, its_owner text
+-- lowest: the lowest fence that it may get
+CREATE OR REPLACE FUNCTION holdfast.v2_session_admit(
+    its_name text, its_id text, its_key bigint, its_owner text, lowest bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    now       bigint := holdfast.v1_now();
+    now       bigint := holdfast.v2_now();
     its_fence bigint;
     flag      boolean;
 BEGIN
     UPDATE holdfast.counters c
-       SET newest = greatest(c.newest + 1, now), abandoned = c.holder IS NOT NULL, holder = its_id
+       SET newest = greatest(c.newest + 1, now, lowest), abandoned = c.holder IS NOT NULL,
+           holder = its_id
      WHERE c.name = its_name
     RETURNING c.newest, c.abandoned INTO its_fence, flag;
     IF NOT FOUND THEN
@@ -52,17 +54,17 @@ BEGIN
     SELECT its_id, its_name, its_key, pg_backend_pid(), a.backend_start, its_owner, now, its_fence, now
       FROM pg_stat_get_activity(pg_backend_pid()) a
         ON CONFLICT (id) DO UPDATE SET fence = excluded.fence, admitted = excluded.admitted,
-           pid = excluded.pid, started = excluded.started;
+           pid = excluded.pid, started = excluded.started, owner = excluded.owner;
     RETURN concat_ws(' ', 2, its_fence, flag::int, 0);
 END $$;
 
 -- Take the lock in this session if it is free. Returns a standing; "waiting" means that the session is to
 -- ask for pg_advisory_lock(its_key) now, and then for its admission.
-CREATE OR REPLACE FUNCTION holdfast.v1_session_enter(
-    its_name text, its_id text, its_key bigint, its_owner text, if_free boolean
+CREATE OR REPLACE FUNCTION holdfast.v2_session_enter(
+    its_name text, its_id text, its_key bigint, its_owner text, lowest bigint, if_free boolean
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    now   bigint := holdfast.v1_now();
+    now   bigint := holdfast.v2_now();
     other text;
 BEGIN
     FOR attempt IN 1 .. 3 LOOP  -- it may be forgotten in between
@@ -79,10 +81,10 @@ BEGIN
               USING ERRCODE = 'HF001';
     END IF;
     IF random() * 64 < 1 THEN
-        PERFORM holdfast.v1_session_sweep(now);
+        PERFORM holdfast.v2_session_sweep(now);
     END IF;
     IF pg_try_advisory_lock(its_key) THEN
-        RETURN holdfast.v1_session_admit(its_name, its_id, its_key, its_owner);
+        RETURN holdfast.v2_session_admit(its_name, its_id, its_key, its_owner, lowest);
     END IF;
     IF if_free THEN
         RETURN '3 0 0 0';
@@ -95,7 +97,7 @@ BEGIN
 END $$;
 
 -- Whether the last holder counts as one that did not release. departure: 0 released, 1 lost, 2 withdrawn
-CREATE OR REPLACE FUNCTION holdfast.v1_session_depart(
+CREATE OR REPLACE FUNCTION holdfast.v2_session_depart(
     its_name text, its_id text, departure int
 ) RETURNS void LANGUAGE sql AS $$
     UPDATE holdfast.counters c
@@ -104,17 +106,17 @@ CREATE OR REPLACE FUNCTION holdfast.v1_session_depart(
 $$;
 
 -- Give back the lock that this session has. False: it did not have it.
-CREATE OR REPLACE FUNCTION holdfast.v1_session_leave(
+CREATE OR REPLACE FUNCTION holdfast.v2_session_leave(
     its_name text, its_id text, its_key bigint, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM holdfast.sessions s WHERE s.id = its_id;
-    PERFORM holdfast.v1_session_depart(its_name, its_id, departure);
+    PERFORM holdfast.v2_session_depart(its_name, its_id, departure);
     RETURN pg_advisory_unlock(its_key);
 END $$;
 
 -- End another session, which holds or waits. False: it was not there (any more).
-CREATE OR REPLACE FUNCTION holdfast.v1_session_end(
+CREATE OR REPLACE FUNCTION holdfast.v2_session_end(
     its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -124,14 +126,14 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM holdfast.v1_session_depart(gone.name, its_id, departure);
+    PERFORM holdfast.v2_session_depart(gone.name, its_id, departure);
     PERFORM pg_terminate_backend(a.pid) FROM pg_stat_activity a
       WHERE a.pid = gone.pid AND a.backend_start = gone.started AND a.pid <> pg_backend_pid();
     RETURN FOUND;
 END $$;
 
 -- Where these tickets stand, in order: the heartbeat of all sessions of a client.
-CREATE OR REPLACE FUNCTION holdfast.v1_session_renew(
+CREATE OR REPLACE FUNCTION holdfast.v2_session_renew(
     its_ids text[]
 ) RETURNS SETOF text LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN v.id IS NULL THEN '0 0 0 0'
@@ -144,12 +146,20 @@ CREATE OR REPLACE FUNCTION holdfast.v1_session_renew(
      ORDER BY asked.number
 $$;
 
--- As v1_inspect; nothing expires here, so EXPIRES_US is -1.
-CREATE OR REPLACE FUNCTION holdfast.v1_session_inspect(
+-- A ticket's owner is another one from now on. Returns its standing.
+CREATE OR REPLACE FUNCTION holdfast.v2_session_rename(
+    its_id text, its_owner text
+) RETURNS text LANGUAGE sql AS $$
+    UPDATE holdfast.sessions s SET owner = its_owner WHERE s.id = its_id;
+    SELECT holdfast.v2_session_renew(ARRAY[its_id]);
+$$;
+
+-- As v2_inspect; nothing expires here, so EXPIRES_US is -1.
+CREATE OR REPLACE FUNCTION holdfast.v2_session_inspect(
     its_name text, most int
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
-    now   bigint := holdfast.v1_now();
+    now   bigint := holdfast.v2_now();
     it    holdfast.counters;
     held  holdfast.living;
 BEGIN
@@ -161,29 +171,30 @@ BEGIN
         (held.id IS NOT NULL)::int,
         (SELECT count(*) FROM holdfast.living v WHERE v.name = its_name AND v.fence IS NULL));
     IF held.id IS NOT NULL THEN
-        RETURN NEXT concat_ws(' ', held.fence, now - held.admitted, -1, held.owner);
+        RETURN NEXT concat_ws(' ', held.fence, now - held.admitted, -1, 1, 1)
+            || E'\t\t' || held.owner;
     END IF;
     RETURN QUERY
-    SELECT concat_ws(' ', 0, now - v.joined, -1, v.owner) FROM holdfast.living v
+    SELECT concat_ws(' ', 0, now - v.joined, -1, 1, 1) || E'\t\t' || v.owner FROM holdfast.living v
      WHERE v.name = its_name AND v.fence IS NULL ORDER BY v.joined LIMIT most;
 END $$;
 
-CREATE OR REPLACE FUNCTION holdfast.v1_session_names() RETURNS SETOF text LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION holdfast.v2_session_names() RETURNS SETOF text LANGUAGE sql STABLE AS $$
     SELECT DISTINCT v.name FROM holdfast.living v
 $$;
 
 -- End the session of the holder, whoever it is. False: there was none.
-CREATE OR REPLACE FUNCTION holdfast.v1_session_evict(its_name text) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION holdfast.v2_session_evict(its_name text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     held holdfast.living;
 BEGIN
     SELECT * INTO held FROM holdfast.living v
      WHERE v.name = its_name AND v.granted AND v.fence IS NOT NULL LIMIT 1;
-    RETURN held.id IS NOT NULL AND holdfast.v1_session_end(held.id, 1);
+    RETURN held.id IS NOT NULL AND holdfast.v2_session_end(held.id, 1);
 END $$;
 
 -- Forget sessions that are dead, and names that nobody has used for long.
-CREATE OR REPLACE FUNCTION holdfast.v1_session_sweep(now bigint) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION holdfast.v2_session_sweep(now bigint) RETURNS void LANGUAGE sql AS $$
     DELETE FROM holdfast.sessions s
      WHERE NOT EXISTS (SELECT 1 FROM pg_stat_activity a
                         WHERE a.pid = s.pid AND a.backend_start = s.started);

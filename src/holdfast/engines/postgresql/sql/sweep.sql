@@ -1,7 +1,7 @@
 -- Forget some names that nobody has used for long: an hour after a release, a day after a holder that
 -- did not release. One in 64 newcomers looks through 256 names, and each leaves at most one behind, so
 -- the tables can't grow without end. Waits for nobody: what is locked is left for the next time.
-CREATE OR REPLACE FUNCTION holdfast.v1_sweep(now bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION holdfast.v2_sweep(now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     hour   CONSTANT bigint := 3600000000;
     day    CONSTANT bigint := 24 * hour;
@@ -25,10 +25,10 @@ BEGIN
                     ELSE n.newest < now - day AND coalesce(n.expires, 0) < now - day
                END
            AND NOT EXISTS (
-               SELECT 1 FROM holdfast.waiters w WHERE w.name = n.name AND w.expires > now)
+               SELECT 1 FROM holdfast.tickets t WHERE t.name = n.name AND t.expires > now)
            FOR UPDATE SKIP LOCKED
     ), dead AS (
-        DELETE FROM holdfast.waiters w USING idle WHERE w.name = idle.name
+        DELETE FROM holdfast.tickets t USING idle WHERE t.name = idle.name
     ), forgotten AS (
         DELETE FROM holdfast.names n USING idle WHERE n.name = idle.name RETURNING n.newest
     )

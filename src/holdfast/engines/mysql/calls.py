@@ -32,15 +32,16 @@ class RowCalls(_Calls):
         super().__init__(f"{prefix}_v2")
 
     def enter(self, ticket: Ticket, channel: str, if_free: bool) -> str:
-        free, share = "1" if if_free else "0", ticket.share
-        alone = (
+        free = "1" if if_free else "0"
+        plain = (
             f"{binary(ticket.name)},{binary(ticket.id)},{us(ticket.ttl)},"
-            f"{binary(channel)},{binary(ticket.owner.pack())},{free},{ticket.floor + 1}"
+            f"{binary(channel)},{binary(ticket.owner.pack())},{free}"
         )
-        if not share.group:
-            return f"{self._procedure}_enter({alone})"
+        share, floor = ticket.share, ticket.floor
+        if not share.group and not floor:
+            return f"{self._procedure}_enter({plain})"
         beside = f"{binary(share.group)},{share.weight},{share.permits}"
-        return f"{self._procedure}_join({alone},{beside})"
+        return f"{self._procedure}_join({plain},{floor + 1},{beside})"
 
     def renew(self, tickets: Sequence[Ticket]) -> str:
         packed = b"".join(
@@ -50,8 +51,8 @@ class RowCalls(_Calls):
         return f"{self._procedure}_renew({_literal(packed)})"
 
     def leave(self, ticket: Ticket, departure: Departure) -> str:
-        values = f"{binary(ticket.name)},{binary(ticket.id)},{departure:d}"
-        return f"{self._procedure}_leave({values})"
+        leave = "take_out" if ticket.share.group else "leave"
+        return f"{self._procedure}_{leave}({binary(ticket.name)},{binary(ticket.id)},{departure:d})"
 
     def listen(self, tickets: Sequence[Ticket], seconds: float) -> str:
         """Sleep until there is news about one of them, in lines "ID STANDING" or "ID"."""

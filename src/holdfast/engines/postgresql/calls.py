@@ -56,28 +56,31 @@ class RowCalls(_Calls):
 
     def __init__(self, schema: str) -> None:
         super().__init__(schema)
-        alone = "text, text, bigint, text, text, boolean, bigint"
-        self._enter = self._statement("enter", alone)
-        self._join = self._statement("join", f"{alone}, text, bigint, bigint")
+        plain = "text, text, bigint, text, text, boolean"
+        self._enter = self._statement("enter", plain)
+        self._join = self._statement("join", f"{plain}, bigint, text, bigint, bigint")
         self._renew = self._statement("renew", "text[], text[], bigint[]")
         self._leave = self._statement("leave", "text, text, int", "::int")
+        self._take_out = self._statement("take_out", "text, text, int", "::int")
         self._admitted = self._statement("admitted", "text[], text[]")
         self._notify = Statement(b"holdfast_notify", b"SELECT pg_notify($1, $2)")
 
     def enter(self, ticket: Ticket, channel: str, if_free: bool) -> Call:
-        owner, free, share = ticket.owner.pack(), "t" if if_free else "f", ticket.share
-        lowest = str(ticket.floor + 1)
-        alone = (ticket.name, ticket.id, us(ticket.ttl), channel, owner, free, lowest)
-        if not share.group:
-            return self._enter, alone
-        return self._join, (*alone, share.group, str(share.weight), str(share.permits))
+        owner, free = ticket.owner.pack(), "t" if if_free else "f"
+        plain = (ticket.name, ticket.id, us(ticket.ttl), channel, owner, free)
+        share, floor = ticket.share, ticket.floor
+        if not share.group and not floor:
+            return self._enter, plain
+        beside = (share.group, str(share.weight), str(share.permits))
+        return self._join, (*plain, str(floor + 1), *beside)
 
     def renew(self, tickets: Sequence[Ticket]) -> Call:
         ttls = _array(us(ticket.ttl) for ticket in tickets)
         return self._renew, (*_names_and_ids(tickets), ttls)
 
     def leave(self, ticket: Ticket, departure: Departure) -> Call:
-        return self._leave, (ticket.name, ticket.id, "012"[departure])
+        leave = self._take_out if ticket.share.group else self._leave
+        return leave, (ticket.name, ticket.id, "012"[departure])
 
     def admitted(self, tickets: Sequence[Ticket]) -> Call:
         """Which of them have been admitted, in lines "ID STANDING"."""

@@ -1,7 +1,8 @@
 -- Join the queue, or look again and renew if already in it. Answers with a standing.
--- if_free: join only if admitted at once. lowest: the lowest fence that a newcomer may get
+-- if_free: join only if admitted at once
 
 -- The general case, for those who share as well as for those who don't (its_team is '').
+-- lowest: the lowest fence that a newcomer may get
 CREATE PROCEDURE IF NOT EXISTS holdfast_v2_join(
     its_name VARBINARY(512), its_id VARBINARY(64), ttl_us BIGINT, its_channel VARBINARY(64),
     its_owner VARBINARY(8000), if_free BOOLEAN, lowest BIGINT,
@@ -78,10 +79,11 @@ BEGIN
             INSERT INTO holdfast_tickets
             VALUES (its_name, its_fence, its_id, its_owner, moment, moment + ttl_us, its_channel,
                     IF(is_free, moment, NULL), its_team, its_weight, its_permits);
-            UPDATE holdfast_names SET newest = its_fence, queued = TRUE WHERE name = its_name;
         END IF;
         IF is_free AND its_team <> '' THEN
             CALL holdfast_v2_beside(its_name, its_fence, moment + ttl_us, its_team, its_weight);
+        ELSEIF NOT is_free AND NOT if_free THEN
+            UPDATE holdfast_names SET newest = its_fence, queued = TRUE WHERE name = its_name;
         END IF;
         IF is_free THEN
             SET standing = CONCAT('2 ', its_fence, ' ', was_abandoned, ' 0');
@@ -108,14 +110,13 @@ END
 -- LAST_INSERT_ID() remembers what was computed.
 CREATE PROCEDURE IF NOT EXISTS holdfast_v2_enter(
     its_name VARBINARY(512), its_id VARBINARY(64), ttl_us BIGINT, its_channel VARBINARY(64),
-    its_owner VARBINARY(8000), if_free BOOLEAN, lowest BIGINT
+    its_owner VARBINARY(8000), if_free BOOLEAN
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     UPDATE holdfast_names
        SET admitted = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)),
-           newest = GREATEST(newest + 1, admitted, lowest), fence = newest,
-           expires = admitted + ttl_us,
+           newest = GREATEST(newest + 1, admitted), fence = newest, expires = admitted + ttl_us,
            queued = 0 * LAST_INSERT_ID(2 * newest + abandoned), id = its_id, owner = its_owner
      WHERE name = its_name AND id IS NULL;
     IF ROW_COUNT() = 1 THEN
@@ -124,8 +125,7 @@ BEGIN
             CALL holdfast_v2_sweep(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)));
         END IF;
     ELSE
-        CALL holdfast_v2_join(
-            its_name, its_id, ttl_us, its_channel, its_owner, if_free, lowest, '', 1, 1);
+        CALL holdfast_v2_join(its_name, its_id, ttl_us, its_channel, its_owner, if_free, 1, '', 1, 1);
     END IF;
 END
 //

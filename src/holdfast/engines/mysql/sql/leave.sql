@@ -19,7 +19,7 @@ BEGIN
     SELECT queued, id, fence, expires INTO is_queued, holder_id, last_fence, holder_expires
       FROM holdfast_names WHERE name = its_name FOR UPDATE;
     SET moment = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
-    IF holder_expires <= moment OR holder_id = '' THEN
+    IF holder_expires <= moment THEN
         -- One that leaves from further behind may be the first to notice that a holder has expired; if it
         -- is admitted by this, it is not told.
         CALL holdfast_v2_settle(its_name, moment, its_id, bells);

@@ -88,7 +88,8 @@ BEGIN
     UPDATE holdfast_names
        SET used = IF(id IS NULL, 0, used) + its_weight, sharers = IF(id IS NULL, 0, sharers) + 1,
            expires = IF(id IS NULL, its_expires, LEAST(expires, its_expires)),
-           team = its_team, fence = its_fence, owner = NULL, admitted = NULL, queued = TRUE, id = ''
+           team = its_team, fence = its_fence, newest = GREATEST(newest, its_fence),
+           owner = NULL, admitted = NULL, queued = TRUE, id = ''
      WHERE name = its_name;
 END
 //

@@ -26,7 +26,9 @@ BEGIN
     END LOOP;
     now := holdfast.v2_now();
     before := it;
-    it := holdfast.v2_settle(it, now, its_id);
+    IF it.expires <= now OR it.id = '' THEN
+        it := holdfast.v2_settle(it, now, its_id);
+    END IF;
 
     IF it.id = its_id THEN
         standing := concat_ws(' ', 2, it.fence, it.abandoned::int, 0);
@@ -91,8 +93,7 @@ END $$;
 
 -- For those who hold alone: one statement if nobody holds it, as in most cases.
 CREATE OR REPLACE FUNCTION holdfast.v2_enter(
-    its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean,
-    lowest bigint
+    its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     began     timestamptz := clock_timestamp();
@@ -102,8 +103,8 @@ DECLARE
     flag      boolean;
 BEGIN
     UPDATE holdfast.names n
-       SET newest = greatest(n.newest + 1, now, lowest), fence = greatest(n.newest + 1, now, lowest),
-           queued = false, id = its_id, owner = its_owner, admitted = now, expires = now + ttl_us
+       SET newest = greatest(n.newest + 1, now), fence = greatest(n.newest + 1, now), queued = false,
+           id = its_id, owner = its_owner, admitted = now, expires = now + ttl_us
      WHERE n.name = its_name AND n.id IS NULL
     RETURNING n.fence, n.abandoned, clock_timestamp() INTO its_fence, flag, ended;
     IF FOUND THEN
@@ -117,8 +118,7 @@ BEGIN
         END IF;
         RETURN '2 ' || its_fence || CASE WHEN flag THEN ' 1 0' ELSE ' 0 0' END;
     END IF;
-    RETURN holdfast.v2_join(
-        its_name, its_id, ttl_us, its_channel, its_owner, if_free, lowest, '', 1, 1);
+    RETURN holdfast.v2_join(its_name, its_id, ttl_us, its_channel, its_owner, if_free, 1, '', 1, 1);
 END $$;
 
 -- Version 1 would not see who shares a name. What else it calls fails by itself: a column is not there.

@@ -1,24 +1,17 @@
 -- Take out this very ticket, and tell whom this admits. False: it was not there (any more).
 -- departure: 0 released, 1 lost, 2 withdrawn (how the holder before it ended still counts)
-CREATE OR REPLACE FUNCTION holdfast.v2_leave(
+
+-- The general case: of one that shares, or waits, or holds alone while others wait.
+CREATE OR REPLACE FUNCTION holdfast.v2_take_out(
     its_name text, its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     it        holdfast.names;
     before    holdfast.names;
-    now       bigint := date_part('epoch', clock_timestamp()) * 1e6;
+    now       bigint;
     gone      holdfast.tickets;
     was_there boolean := false;
 BEGIN
-    -- It holds alone and nobody waits, as in most cases.
-    UPDATE holdfast.names n
-       SET abandoned = CASE departure WHEN 0 THEN false WHEN 1 THEN true ELSE n.abandoned END,
-           id = NULL, fence = NULL, owner = NULL, admitted = NULL, expires = NULL
-     WHERE n.name = its_name AND n.id = its_id AND NOT n.queued AND n.expires > now;
-    IF FOUND THEN
-        RETURN true;
-    END IF;
-
     SELECT * INTO it FROM holdfast.names n WHERE n.name = its_name FOR UPDATE;
     IF it.id IS NULL THEN
         RETURN false;
@@ -26,7 +19,9 @@ BEGIN
     now := holdfast.v2_now();
     before := it;
     -- One that leaves from further behind may be the first to notice that a holder has expired.
-    it := holdfast.v2_settle(it, now, its_id);
+    IF it.expires <= now THEN
+        it := holdfast.v2_settle(it, now, its_id);
+    END IF;
     IF it.id = its_id THEN
         was_there := true;
         it.id := NULL;
@@ -67,4 +62,21 @@ BEGIN
         PERFORM pg_notify(behind.channel,
             concat_ws(' ', behind.id, holdfast.v2_waiting(it, behind.fence, now)));
     END IF;
+END $$;
+
+-- One statement if it holds alone and nobody waits, as in most cases.
+CREATE OR REPLACE FUNCTION holdfast.v2_leave(
+    its_name text, its_id text, departure int
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    now bigint := date_part('epoch', clock_timestamp()) * 1e6;
+BEGIN
+    UPDATE holdfast.names n
+       SET abandoned = CASE departure WHEN 0 THEN false WHEN 1 THEN true ELSE n.abandoned END,
+           id = NULL, fence = NULL, owner = NULL, admitted = NULL, expires = NULL
+     WHERE n.name = its_name AND n.id = its_id AND NOT n.queued AND n.expires > now;
+    IF FOUND THEN
+        RETURN true;
+    END IF;
+    RETURN holdfast.v2_take_out(its_name, its_id, departure);
 END $$;

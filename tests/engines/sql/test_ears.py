@@ -10,6 +10,7 @@ from holdfast.engines.sql.ears import Ears
 from holdfast.io.blocking import BlockingIO, run
 from holdfast.io.contract import Event
 from tests.engines.sql.test_pool import FakeWire
+from tests.waiting import eventually
 
 ONE = Ticket("name", "id", 30.0, Owner("host", 1))
 
@@ -86,6 +87,25 @@ def test_nobody_is_left_asleep_when_it_is_lost() -> None:
     assert not ears.expect(ONE), "nobody listens now"
     run(ears.start(5))
     assert ears.expect(ONE)
+    run(ears.close())
+
+
+def test_one_who_sleeps_is_roused() -> None:
+    ears = FakeEars()
+    run(ears.start(5))
+    ears.expect(ONE)
+    ears.rouse("id")  # nobody sleeps yet
+    heard: list[object] = []
+    sleeper = threading.Thread(target=lambda: heard.append(run(ears.hear("id", 60))))
+    sleeper.start()
+
+    def back() -> bool:
+        ears.rouse("id")
+        return not sleeper.is_alive()
+
+    eventually(back, "it to come back")
+    assert heard == [None]
+    ears.rouse("a stranger")
     run(ears.close())
 
 

@@ -1,0 +1,123 @@
+"""The tables of either database, for tests that look into them or change them behind our back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from tests.servers_mysql import MysqlServer
+from tests.servers_postgresql import PostgresqlServer
+
+_FOR_LONG = 4 * 10**15
+"""A moment, in µs since 1970, that no test will see."""
+
+
+class Tables(ABC):
+    """One way to name them, and to call what works on them."""
+
+    prefix: str
+    call: str
+    series: str
+    server: Any
+
+    def set(self, table: str, changes: str, condition: str = "1 = 1") -> None:
+        self.server.execute(f"UPDATE {self.prefix}{table} SET {changes} WHERE {condition}")
+
+    def crowd(self, name: str, count: int) -> None:
+        """So many more who wait, each of them to hold alone."""
+        self.server.execute(
+            f"INSERT INTO {self.prefix}tickets (name, fence, id, owner, joined, expires, channel) "
+            f"SELECT %s, {_FOR_LONG} + seq, CONCAT('crowd ', seq), 'host 1 ', 1, {_FOR_LONG}, '' "
+            f"FROM {self.series.format(count)}",
+            name,
+        )
+
+    def run(self, call: str) -> None:
+        self.server.execute(f"{self.call}{call}")
+
+    @abstractmethod
+    def reads(self, call: str) -> int:
+        """How many tickets the server looks at for a call."""
+
+    @abstractmethod
+    def make_version_1(self, name: str) -> None:
+        """As far as it matters: one holds a name ("one"), and another one waits for it ("two")."""
+
+    def _fill_version_1(self, name: str) -> None:
+        self.server.execute(
+            f"INSERT INTO {self.prefix}names (name, newest, crowded, id, fence, owner, admitted, expires) "
+            f"VALUES (%s, 6, true, 'one', 5, 'host 1 one', 1, {_FOR_LONG})",
+            name,
+        )
+        self.server.execute(
+            f"INSERT INTO {self.prefix}waiters VALUES "
+            f"(%s, 6, 'two', 'host 1 two', 1, {_FOR_LONG}, '')",
+            name,
+        )
+
+
+class PostgresqlTables(Tables):
+    prefix = "holdfast."
+    call = "SELECT holdfast."
+    series = "generate_series(1, {}) seq"
+
+    def __init__(self, server: PostgresqlServer) -> None:
+        self.server = server
+
+    def reads(self, call: str) -> int:
+        with self.server.connect() as connection, connection.transaction():
+            connection.execute(self.call + call)
+            row = connection.execute(
+                "SELECT sum(pg_stat_get_xact_tuples_returned(c.oid)) FROM pg_class c "
+                "JOIN pg_index i ON i.indexrelid = c.oid "
+                "WHERE i.indrelid = 'holdfast.tickets'::regclass"
+            ).fetchone()
+        return int(row[0])
+
+    def make_version_1(self, name: str) -> None:
+        self.server.execute(
+            """
+            CREATE SCHEMA holdfast;
+            CREATE TABLE holdfast.names (name text PRIMARY KEY, newest bigint NOT NULL,
+                abandoned boolean NOT NULL DEFAULT false, crowded boolean NOT NULL, id text,
+                fence bigint, owner text, admitted bigint, expires bigint);
+            CREATE TABLE holdfast.waiters (name text, fence bigint, id text, owner text NOT NULL,
+                joined bigint NOT NULL, expires bigint NOT NULL, channel text NOT NULL,
+                PRIMARY KEY (name, fence), UNIQUE (name, id));
+            """
+        )
+        self._fill_version_1(name)
+
+
+class MysqlTables(Tables):
+    prefix = "holdfast_"
+    call = "CALL holdfast_"
+    series = "seq_1_to_{}"
+
+    def __init__(self, server: MysqlServer) -> None:
+        self.server = server
+
+    def reads(self, call: str) -> int:
+        with self.server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("FLUSH STATUS")
+            cursor.execute(self.call + call)
+            while cursor.nextset():
+                pass
+            cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%%'")
+            return sum(int(count) for _, count in cursor.fetchall())
+
+    def make_version_1(self, name: str) -> None:
+        execute = self.server.execute
+        execute("DROP TABLE holdfast_names, holdfast_tickets")
+        execute("DROP PROCEDURE holdfast_v2_enter")
+        execute(
+            "CREATE TABLE holdfast_names (name VARBINARY(512) PRIMARY KEY, newest BIGINT NOT NULL, "
+            "abandoned BOOLEAN NOT NULL DEFAULT FALSE, crowded BOOLEAN NOT NULL, nudged VARBINARY(64), "
+            "id VARBINARY(64), fence BIGINT, owner VARBINARY(1200), admitted BIGINT, expires BIGINT)"
+        )
+        execute(
+            "CREATE TABLE holdfast_waiters (name VARBINARY(512), fence BIGINT, id VARBINARY(64), "
+            "owner VARBINARY(1200) NOT NULL, joined BIGINT NOT NULL, expires BIGINT NOT NULL, "
+            "channel VARBINARY(64) NOT NULL, PRIMARY KEY (name, fence), UNIQUE KEY by_id (name, id))"
+        )
+        self._fill_version_1(name)

@@ -1,0 +1,108 @@
+"""Sharing in either database: what it costs, what does no harm, and what came from version 1."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.core.ticket import READING, Departure, Place, Share
+from tests.conformance.cells import Cell, OpenCell, act
+from tests.conformance.test_sharing import LIMIT, Desk
+from tests.engines.sql.conftest import Database
+from tests.engines.sql.tables import MysqlTables, PostgresqlTables, Tables
+
+
+@pytest.fixture
+def cell(database: Database, open_cell: OpenCell) -> Cell:
+    return open_cell(database.server.url)
+
+
+@pytest.fixture
+def tables(database: Database) -> Tables:
+    kind: Any = PostgresqlTables if database.name == "postgresql" else MysqlTables
+    made: Tables = kind(database.server)
+    return made
+
+
+async def test_those_who_wait_cost_nothing(cell: Cell, tables: Tables) -> None:
+    """However many wait: one who shares looks again, another one is refused, a third one leaves."""
+    desk = Desk(cell)
+    a, b, c, d = [await desk.joined(label, READING) for label in "abcd"]
+    await desk.joined("writer")
+    joining = "v2_join('{}', '{}', 60000000, '', 'host 1 ', true, 1, 'read', 0, 1)"
+
+    def costs(leaver: str) -> list[int]:
+        return [
+            tables.reads(joining.format(cell.name, a.id)),
+            tables.reads(joining.format(cell.name, "stranger")),
+            tables.reads(f"v2_take_out('{cell.name}', '{leaver}', 0)"),
+        ]
+
+    few = costs(b.id)
+    tables.crowd(cell.name, 300)
+    assert costs(c.id) == few
+    assert sum(few) < 100
+    assert (await desk.renew(a, d)) == [Place.ADMITTED] * 2
+
+
+async def test_a_push_to_one_who_shares_is_lost(cell: Cell, tables: Tables) -> None:
+    desk = Desk(cell)
+    writer = await desk.joined("writer")
+    reader = await desk.joined("reader", READING)
+    tables.set("tickets", "channel = 'nowhere'")
+    assert await desk.leave(writer)
+    assert await desk.renew(reader) == [Place.ADMITTED]
+
+
+async def test_when_it_is_time_to_look_who_has_expired(cell: Cell, tables: Tables) -> None:
+    """The name's row knows a moment before which nobody expires, not who has been renewed since."""
+    desk = Desk(cell)
+    a, b = [await desk.joined(label, Share.of(2)) for label in "ab"]
+    tables.set("names", "expires = 1")
+    c = await desk.joined("c", Share.of(2))
+    assert 50 < (await desk.enter(c)).recheck <= 60
+    assert await desk.picture() == (["a", "b"], ["c"]), "nobody was lost"
+    parked = desk.park(c)
+    tables.set("names", "expires = 1")
+    tables.set("tickets", "expires = 1", f"id = '{b.id}'")
+    assert await desk.renew(a, b) == [Place.ADMITTED, Place.GONE]
+    news = await asyncio.wait_for(parked, 30)
+    assert news is None or news.place is Place.ADMITTED
+    assert await desk.picture() == (["a", "c"], []), "and it is counted right:"
+    assert await desk.leave(a, Departure.LOST)
+    assert await desk.leave(c)
+    assert await desk.picture() == ([], [])
+
+
+async def test_a_name_that_is_shared_is_not_forgotten(cell: Cell, tables: Tables) -> None:
+    desk = Desk(cell)
+    reader = await desk.joined("reader", READING)
+    tables.set("names", "newest = 1, expires = 1")
+    tables.run("v2_sweep(1000000000000000)")  # in 2001
+    assert await desk.renew(reader) == [Place.ADMITTED]
+
+
+async def test_owners_may_be_long(cell: Cell) -> None:
+    desk = Desk(cell)
+    owner = desk.ticket("é" * 500).owner._replace(note="é" * 1200)
+    for share in (READING, Share.of(2), Share()):
+        ticket = desk.ticket("", share)._replace(owner=owner)
+        assert await desk.enter(ticket)
+    seen = await act(cell, desk.engine.inspect(cell.name, limit=9, timeout=LIMIT))
+    assert [one.owner for one in (*seen.holders, *seen.waiters)] == [owner] * 3
+
+
+async def test_who_holds_and_waits_in_version_1(cell: Cell, tables: Tables) -> None:
+    """It goes on; but that version would not see who shares a name, so it is refused."""
+    tables.make_version_1(cell.name)
+    desk = Desk(cell)
+    three = desk.ticket("three")
+    assert (await desk.enter(three)).place is Place.WAITING
+    assert await desk.picture() == (["one"], ["two", "three"])
+    one, two = three._replace(id="one"), three._replace(id="two")
+    assert await desk.renew(one, two) == [Place.ADMITTED, Place.WAITING]
+    assert await desk.leave(one)
+    assert await desk.leave(two)
+    assert (await desk.enter(three)).place is Place.ADMITTED
+    with pytest.raises(Exception, match="a newer Holdfast uses these tables"):
+        tables.run("v1_enter('x', 'y', 1, '', '', true)")

@@ -5,7 +5,9 @@ import time
 
 import pytest
 
+from holdfast.core.ticket import READING, Place
 from tests.conformance.cells import Cell, queued
+from tests.conformance.test_sharing import Desk
 from tests.servers_postgresql import PostgresqlServer
 from tests.waiting import soon
 
@@ -36,3 +38,15 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: PostgresqlServer) -> N
     started = time.monotonic()
     assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence
     assert time.monotonic() - started < 5
+
+
+async def test_one_who_can_not_listen_hears_that_it_shares(cell: Cell) -> None:
+    """As behind a pooler: it asks for all of its tickets, and those who share are not in the name's row."""
+    desk = Desk(cell)
+    desk.engine._ears._deaf, desk.engine._ears.channel = True, ""
+    writer = await desk.joined("writer")
+    readers = [await desk.joined(label, READING) for label in "ab"]
+    parked = [desk.park(reader) for reader in readers]
+    assert await desk.leave(writer)
+    for news in await asyncio.wait_for(asyncio.gather(*parked), 10):
+        assert news.place is Place.ADMITTED

@@ -79,7 +79,7 @@ class PostgresqlTables(Tables):
             """
             CREATE SCHEMA holdfast;
             CREATE TABLE holdfast.names (name text PRIMARY KEY, newest bigint NOT NULL,
-                abandoned boolean NOT NULL DEFAULT false, crowded boolean NOT NULL, id text,
+                abandoned boolean NOT NULL DEFAULT false, crowded boolean NOT NULL DEFAULT false, id text,
                 fence bigint, owner text, admitted bigint, expires bigint);
             CREATE TABLE holdfast.waiters (name text, fence bigint, id text, owner text NOT NULL,
                 joined bigint NOT NULL, expires bigint NOT NULL, channel text NOT NULL,
@@ -112,8 +112,9 @@ class MysqlTables(Tables):
         execute("DROP PROCEDURE holdfast_v2_enter")
         execute(
             "CREATE TABLE holdfast_names (name VARBINARY(512) PRIMARY KEY, newest BIGINT NOT NULL, "
-            "abandoned BOOLEAN NOT NULL DEFAULT FALSE, crowded BOOLEAN NOT NULL, nudged VARBINARY(64), "
-            "id VARBINARY(64), fence BIGINT, owner VARBINARY(1200), admitted BIGINT, expires BIGINT)"
+            "abandoned BOOLEAN NOT NULL DEFAULT FALSE, crowded BOOLEAN NOT NULL DEFAULT FALSE, "
+            "nudged VARBINARY(64), id VARBINARY(64), fence BIGINT, owner VARBINARY(1200), "
+            "admitted BIGINT, expires BIGINT)"
         )
         execute(
             "CREATE TABLE holdfast_waiters (name VARBINARY(512), fence BIGINT, id VARBINARY(64), "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from holdfast.core.ticket import Place
+from holdfast.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
 from tests.conformance.test_sharing import LIMIT, Desk
 from tests.waiting import soon
@@ -47,7 +48,7 @@ async def test_what_was_noted_down_has_its_time(cell: Cell) -> None:
 async def test_several_names_at_once(cell: Cell) -> None:
     desk = Desk(cell)
     wanted = [desk.ticket("several")._replace(name=f"{cell.name}:{number}") for number in range(4)]
-    taken = wanted[2]._replace(id="somebody else's")
+    taken = wanted[2]._replace(id=new_id())
     assert (await desk.enter(taken)).place is Place.ADMITTED
     standings = await act(cell, desk.engine.enter_free(wanted, timeout=LIMIT))
     assert [one.place for one in standings[:3]] == [Place.ADMITTED, Place.ADMITTED, Place.REFUSED]

@@ -62,6 +62,42 @@ def test_an_old_report_does_not_replace_the_new_one(tmp_path: Path) -> None:
     assert lines == ["refused: the old report", "published: the new report"]
 
 
+def test_readers_share_a_list_and_see_no_half_of_one(tmp_path: Path) -> None:
+    lines = outcome("rwlock_cache.py", tmp_path).splitlines()
+    assert lines == ["180 lists were read, 0 of them mixed", "the newest version is 5"]
+
+
+def test_an_api_is_not_asked_too_much(tmp_path: Path) -> None:
+    without, with_semaphore, most = outcome("semaphore_api.py", tmp_path).splitlines()
+    assert not without.endswith(" 0 refused"), "the example shows nothing if the API is never busy"
+    assert with_semaphore == "with the semaphore:    24 answered, 0 refused"
+    assert most == "at most 3 at a time"
+
+
+def test_no_cent_is_lost_between_accounts(tmp_path: Path) -> None:
+    lines = outcome("transfer_all.py", tmp_path).splitlines()
+    assert lines == ["100 transfers, nobody waited in a circle", "3000 cents, as before"]
+
+
+def test_philosophers_eat_if_they_give_way(tmp_path: Path) -> None:
+    plain, transactions = outcome("dining.py", tmp_path).splitlines()
+    assert plain == "with plain locks: 0 meals"
+    assert re.fullmatch(r"in transactions:  100 meals, gave way \d+ times", transactions)
+
+
+def test_a_leader_that_is_killed_is_followed(tmp_path: Path) -> None:
+    lines = outcome("scheduler_leader.py", tmp_path).splitlines()
+    assert lines[1:] == ["another one leads: True", "its term is later: True"]
+
+
+def test_a_card_is_charged_once(tmp_path: Path) -> None:
+    failed, charged, later, calls = outcome("charge_once.py", tmp_path).splitlines()
+    assert failed == "1 × failed, to be delivered again: the line is busy"
+    assert charged == "9 × {'receipt': 1, 'cents': 4200}"
+    assert later == "later: {'receipt': 1, 'cents': 4200}"
+    assert calls == "2 calls, 1 charge"
+
+
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
 def test_every_example_is_short_and_tested(example: Path) -> None:
     text = example.read_text()

@@ -1,0 +1,60 @@
+"""Three schedulers, of which one leads. The leader is killed, and another one takes over.
+
+Each candidate says where it can be found; here it is its process id. Whoever wants to know who leads
+observes the election: it is told of every change. The number of the term only grows, so that what an old
+leader still has under way can be told from what the new one does.
+
+Run it: python examples/scheduler_leader.py
+"""
+
+import multiprocessing
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+
+import holdfast
+
+CANDIDATES = 3
+TTL = 1.0  # so long nobody leads after the leader has died; in earnest it would be longer
+
+
+def schedule(url: str) -> None:
+    """One scheduler, in a process of its own: waits until it is elected, then works until it ends."""
+    with holdfast.Client(url, label="scheduler") as client:
+        election = client.election("scheduler", value=str(os.getpid()), ttl=TTL)
+        with election as term:
+            while not term.lost.wait(0.05):
+                pass  # start the jobs that are due, each with term.fence
+
+
+def next_leader(observed: Iterator[holdfast.Leader | None]) -> holdfast.Leader:
+    """Nobody may lead for a while, so wait for somebody who does."""
+    return next(leader for leader in observed if leader is not None)
+
+
+def main() -> None:
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/locks.db"
+        schedulers = [context.Process(target=schedule, args=(url,)) for _ in range(CANDIDATES)]
+        for process in schedulers:
+            process.start()
+        known = {str(process.pid): number for number, process in enumerate(schedulers, 1)}
+        with holdfast.Client(url) as client:
+            observed = client.election("scheduler", ttl=TTL).observe()
+            first = next_leader(observed)
+            os.kill(int(first.value), signal.SIGKILL)
+            second = next_leader(observed)
+        for process in schedulers:
+            process.kill()
+            process.join()
+    assert first.value in known, "it says where it can be found"
+    assert second.value in known, "and so does the next one"
+    print("one of three leads, and is killed")
+    print("another one leads:", first.value != second.value)
+    print("its term is later:", first.term < second.term)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,9 @@
 """A message queue delivers one order ten times, and the card must be charged once.
 
 The first worker does it and the others wait for what comes of it. If it fails, the next one tries. All
-have the same receipt, as has whoever asks later. That is once as long as the worker keeps its lease; a
-worker that is paused for longer than its ttl in the middle of it is refused by the bank's own storage,
-which checks the fence.
+have the same receipt, as has whoever asks later. Two things no lock can do, so the bank's own storage
+does: it refuses a worker that was paused past its ttl, by the fence; and it knows what was charged by
+one who died before it could say so.
 
 Run it: python examples/charge_once.py
 """
@@ -30,16 +30,19 @@ class Bank:
         self.calls = 0
         with closing(sqlite3.connect(self._file)) as ledger, ledger:
             guard.create(ledger)
-            ledger.execute("CREATE TABLE charges (number INTEGER PRIMARY KEY, cents INTEGER)")
+            ledger.execute("CREATE TABLE charges (number INTEGER PRIMARY KEY, name TEXT)")
 
-    def charge(self, cents: int, lease: holdfast.Lease) -> dict[str, int | None]:
+    def charge(self, lease: holdfast.Lease) -> dict[str, int | None]:
         self.calls += 1
         if self.calls == 1:
             raise ConnectionError("the line is busy")
         with closing(sqlite3.connect(self._file)) as ledger, ledger:
             guard.check(ledger, lease)  # first: whoever was overtaken charges nothing
-            added = ledger.execute("INSERT INTO charges (cents) VALUES (?)", (cents,))
-            return {"receipt": added.lastrowid, "cents": cents}
+            look = "SELECT number FROM charges WHERE name = ?"
+            if done := ledger.execute(look, (lease.name,)).fetchone():
+                return {"receipt": done[0]}
+            added = ledger.execute("INSERT INTO charges (name) VALUES (?)", (lease.name,))
+            return {"receipt": added.lastrowid}
 
     def charges(self) -> int:
         with closing(sqlite3.connect(self._file)) as ledger:
@@ -50,12 +53,9 @@ class Bank:
 def main(bank: Bank) -> None:
     with holdfast.Client("memory://") as client:
 
-        def charge(lease: holdfast.Lease) -> dict[str, int | None]:
-            return bank.charge(4200, lease)
-
         def deliver(_: int) -> str:
             try:
-                return str(client.once("charge:order-42", charge, ttl=10, keep=3600))
+                return str(client.once("charge:order-42", bank.charge, ttl=10, keep=3600))
             except ConnectionError as error:
                 return f"failed, to be delivered again: {error}"
 

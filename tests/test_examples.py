@@ -93,8 +93,8 @@ def test_a_leader_that_is_killed_is_followed(tmp_path: Path) -> None:
 def test_a_card_is_charged_once(tmp_path: Path) -> None:
     failed, charged, later, calls = outcome("charge_once.py", tmp_path).splitlines()
     assert failed == "1 × failed, to be delivered again: the line is busy"
-    assert charged == "9 × {'receipt': 1, 'cents': 4200}"
-    assert later == "later: {'receipt': 1, 'cents': 4200}"
+    assert charged == "9 × {'receipt': 1}"
+    assert later == "later: {'receipt': 1}"
     assert calls == "2 calls, 1 charge"
 
 

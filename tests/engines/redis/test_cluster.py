@@ -10,8 +10,8 @@ import pytest
 import redis
 
 import holdfast
-from holdfast.engines.redis.keys import keys_of, tag_of
-from tests.conformance.cells import OpenCell, queued
+from holdfast.engines.redis.keys import keys_and_note_of, tag_of
+from tests.conformance.cells import OpenCell, act, queued
 from tests.engines.redis.seeing import held, lost, tickets, within
 from tests.servers import HOST, ClusterSet, RedisServer
 from tests.waiting import soon
@@ -48,7 +48,7 @@ def own_cluster(tmp_path: Path) -> Iterator[ClusterSet]:
 
 def node_of(cluster: ClusterSet, name: str) -> RedisServer:
     """The master that the cluster itself says is responsible for a name."""
-    keys = keys_of(tag_of(name))
+    keys = keys_and_note_of(tag_of(name))
     slots = {cluster.nodes[0].execute("CLUSTER", "KEYSLOT", key) for key in keys}
     assert len(slots) == 1, "all in one slot"
     return next(server for server in cluster.nodes if _owns(server, keys[0]))
@@ -161,7 +161,10 @@ async def test_a_slot_moves(own_cluster: ClusterSet, open_cell: OpenCell) -> Non
     target = next(node for node in own_cluster.nodes if node is not source)
     places = tickets(source, name)
 
+    engine, ticket = client._engine, lease._kept.ticket
+    assert await act(cell, engine.remember(ticket, "noted", keep=60, timeout=5))
     await asyncio.to_thread(_move, own_cluster, name, source, target)
+    assert await act(cell, engine.recall(name, timeout=5)) == "noted"
     await cell.run(lease.renew)
     assert tickets(target, name) == places
     assert (await cell.run(lambda: client.inspect(name))).waiting == 1
@@ -176,7 +179,7 @@ async def test_a_slot_moves(own_cluster: ClusterSet, open_cell: OpenCell) -> Non
 
 def _move(cluster: ClusterSet, name: str, source: RedisServer, target: RedisServer) -> None:
     """Move a name's slot, as an operator's tool does."""
-    keys = keys_of(tag_of(name))
+    keys = keys_and_note_of(tag_of(name))
     slot = source.execute("CLUSTER", "KEYSLOT", keys[0])
     ids = {server: str(server.execute("CLUSTER", "MYID")) for server in (source, target)}
     target.execute("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])

@@ -252,6 +252,9 @@ async def test_the_rights_in_the_documentation_are_enough(redis_server: RedisFac
     readers = [writer, *await joined(engine, 2)]
     (heir,) = await joined(engine, 1, ALONE)
     assert len((await engine.inspect("x", limit=9, timeout=LIMIT)).holders) == 3
+    assert await engine.remember(writer, "done", keep=60, timeout=LIMIT)
+    assert await engine.recall("x", timeout=LIMIT) == "done"
+    await engine.enter_free([ticket(name="y"), ticket(ALONE, name="z")], timeout=LIMIT)
     await engine.renew([*readers, heir], timeout=LIMIT)
     for one in readers:
         assert await engine.leave(one, timeout=LIMIT)

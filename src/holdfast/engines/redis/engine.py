@@ -7,7 +7,7 @@ grows, lets a storage reject the holder that does not know it yet.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
@@ -16,25 +16,18 @@ from holdfast.core.errors import EngineError
 from holdfast.core.names import matches
 from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from holdfast.engines.contract import Engine, Traits
-from holdfast.engines.redis.keys import RECORDS, keys_of, name_of, tag_of
-from holdfast.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RENEW
-from holdfast.engines.redis.topology import Topology, Unserved, ask
-from holdfast.engines.redis.words import inspection_of, standing_of, us, wishes_of
-from holdfast.engines.resp.advice import (
-    WRONG_NODE,
-    WRONG_SERVER,
-    explained,
-    first_word,
-    rejection,
-)
+from holdfast.engines.redis.keys import RECORDS, keys_and_note_of, keys_of, name_of, note_of, tag_of
+from holdfast.engines.redis.many import Many, time_left
+from holdfast.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RECALL, REMEMBER
+from holdfast.engines.redis.topology import Topology, ask
+from holdfast.engines.redis.words import inspection_of, ms, standing_of, us, wishes_of
+from holdfast.engines.resp.advice import explained, first_word
 from holdfast.engines.resp.link import Link, Node
 from holdfast.engines.resp.script import Command, Script
-from holdfast.engines.resp.wire import Broken, forgotten
+from holdfast.engines.resp.wire import Broken
 from holdfast.io.contract import IO
 
 _BATCH = 500
-_HARDLY = 0.01
-
 
 _Parked = tuple[str, Node, Link]
 """A ticket that waits: its name's tag, and where the wake-up will arrive."""
@@ -55,12 +48,14 @@ class RedisEngine(Engine):
         ),
         clock="the Redis server's wall clock",
         sharing=True,
+        notes=True,
     )
 
     def __init__(self, topology: Topology, where: str, io: IO) -> None:
         self._topology = topology
         self._where = where
         self._io = io
+        self._many = Many(topology, io)
         self._parked: dict[str, _Parked] = {}
         self._rousing = threading.Lock()
         """While somebody's link is cut from outside, it must not go to anybody else."""
@@ -94,12 +89,19 @@ class RedisEngine(Engine):
         except Broken as error:
             raise self._translated(error, ticket.name) from error
 
+    async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
+        standings, failures = await self._many.enter_free(tickets, timeout)
+        if failures:
+            error = self._translated(failures[0], tickets[0].name if len(tickets) == 1 else None)
+            if any(failure.outcome == "unknown" for failure in failures) or any(
+                standing.place is Place.ADMITTED for standing in standings
+            ):
+                error.outcome = "unknown"
+            raise error from failures[0]
+        return standings
+
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        standings: list[Standing | None] = [None] * len(tickets)
-        started = self._io.now()
-        failures = await self._renew_round(tickets, standings, timeout)
-        if any(first_word(failure) == "MOVED" for failure in failures):
-            failures = await self._renew_round(tickets, standings, self._left(timeout, started))
+        standings, failures = await self._many.renew(tickets, timeout)
         if failures and not any(standings):
             name = tickets[0].name if len(tickets) == 1 else None
             raise self._translated(failures[0], name) from failures[0]
@@ -136,6 +138,14 @@ class RedisEngine(Engine):
             if parked is not None:
                 _, node, link = parked
                 node.rouse(link, ticket.id)
+
+    async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
+        words = ticket.id, text, ms(keep)
+        return bool(await self._ask(ticket.name, REMEMBER, timeout, *words, keys=keys_and_note_of))
+
+    async def recall(self, name: str, *, timeout: float) -> str | None:
+        text: bytes | None = await self._ask(name, RECALL, timeout, keys=note_of)
+        return None if text is None else text.decode()
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         return inspection_of(name, await self._ask(name, INSPECT, timeout, str(limit)))
@@ -200,18 +210,19 @@ class RedisEngine(Engine):
         except Broken:
             self._topology.mistrust(node)
             raise
-        return node, link, self._left(timeout, started)
+        return node, link, time_left(self._io, timeout, started)
 
-    def _left(self, timeout: float, started: float) -> float:
-        """What is left of a timeout; the same again if hardly anything was used, for it is dear to
-        give a socket another one."""
-        used = self._io.now() - started
-        return timeout if used < _HARDLY else max(timeout - used, _HARDLY)
-
-    async def _ask(self, name: str, script: Script, timeout: float, *args: str) -> Any:
+    async def _ask(
+        self,
+        name: str,
+        script: Script,
+        timeout: float,
+        *args: str,
+        keys: Callable[[str], tuple[str, ...]] = keys_of,
+    ) -> Any:
         """Call a script for a name that waits for nothing."""
         tag = tag_of(name)
-        command = script.call(keys_of(tag), *args)
+        command = script.call(keys(tag), *args)
         started = self._io.now()
         redirected = False
         try:
@@ -223,7 +234,7 @@ class RedisEngine(Engine):
                     if redirected or first_word(error) != "MOVED":
                         raise
                     redirected = True
-                    timeout = self._left(timeout, started)
+                    timeout = time_left(self._io, timeout, started)
                 finally:
                     node.give(link)
         except Broken as error:
@@ -238,96 +249,8 @@ class RedisEngine(Engine):
             self._topology.mistrust(node)
             raise
         if isinstance(reply, hiredis.ReplyError):
-            raise self._rejected(node, link, reply)
+            raise self._topology.rejected(node, link, reply)
         return reply
-
-    def _rejected(self, node: Node, link: Link, reply: hiredis.ReplyError) -> Broken:
-        error = rejection(reply)
-        word = first_word(error)
-        if word in WRONG_SERVER:
-            link.retire()
-        if word == "MOVED":
-            self._topology.redirect(node, str(error))
-        elif word in WRONG_SERVER or word in WRONG_NODE:
-            self._topology.mistrust(node)
-        return error
-
-    async def _renew_round(
-        self, tickets: Sequence[Ticket], standings: list[Standing | None], timeout: float
-    ) -> list[Broken]:
-        """Renew those tickets that have no answer yet, at all their servers at the same time."""
-        groups: dict[Node, list[int]] = {}
-        failures: list[Broken] = []
-        started = self._io.now()
-        for index, ticket in enumerate(tickets):
-            if standings[index] is None:
-                try:
-                    node = await self._topology.node(tag_of(ticket.name), timeout)
-                except Unserved as error:
-                    failures.append(error)
-                except Broken as error:
-                    return [*failures, error]
-                else:
-                    groups.setdefault(node, []).append(index)
-        timeout = self._left(timeout, started)
-        parts = [
-            self._renew_at(node, tickets, indexes, standings, failures, timeout)
-            for node, indexes in groups.items()
-        ]
-        # Side by side: a node that hangs must not use up the time of the others.
-        others = [self._io.spawn(part, "holdfast-renew") for part in parts[1:]]
-        if parts:
-            await parts[0]
-        for other in others:
-            await other.join()
-        return failures
-
-    async def _renew_at(
-        self,
-        node: Node,
-        tickets: Sequence[Ticket],
-        indexes: list[int],
-        standings: list[Standing | None],
-        failures: list[Broken],
-        timeout: float,
-    ) -> None:
-        """Renew the tickets of one server in one write, and note down how each stands."""
-        commands = [
-            RENEW.call(keys_of(tag_of(tickets[i].name)), tickets[i].id, us(tickets[i].ttl))
-            for i in indexes
-        ]
-        try:
-            replies = await self._batch(node, RENEW, commands, timeout)
-        except Broken as error:
-            self._topology.mistrust(node)
-            failures.append(error)
-            return
-        for index, reply in zip(indexes, replies, strict=True):
-            if isinstance(reply, Broken):  # trouble with one name is no trouble with the others
-                failures.append(reply)
-            else:
-                standings[index] = standing_of(reply)
-
-    async def _batch(
-        self, node: Node, script: Script, commands: list[Command], timeout: float
-    ) -> list[Any]:
-        """Call a script many times in one write; a call that was refused is answered by `Broken`."""
-        started = self._io.now()
-        link = await node.take(timeout)
-        try:
-            replies = await link.exchange(commands, self._left(timeout, started))
-            if any(forgotten(reply) for reply in replies):
-                # The first one brings the text; for the others a repetition does no harm.
-                again = [script.spell_out(commands[0]), *commands[1:]]
-                replies = await link.exchange(again, self._left(timeout, started))
-            return [
-                self._rejected(node, link, reply)
-                if isinstance(reply, hiredis.ReplyError)
-                else reply
-                for reply in replies
-            ]
-        finally:
-            node.give(link)
 
     async def _scan(self, node: Node, timeout: float) -> list[str]:
         names: set[str] = set()
@@ -346,7 +269,7 @@ class RedisEngine(Engine):
         commands = [INSPECT.call(keys_of(tag_of(name)), "0") for name in names]
         used: list[str] = []
         for name, answer in zip(
-            names, await self._batch(node, INSPECT, commands, timeout), strict=True
+            names, await self._many.batch(node, INSPECT, commands, timeout), strict=True
         ):
             if not isinstance(answer, Broken):
                 used += [name] if answer[2] else []

@@ -23,6 +23,16 @@ def keys_of(tag: str) -> tuple[str, str, str]:
     return key, key + ":q", key + ":w"
 
 
+def note_of(tag: str) -> tuple[str]:
+    """What is noted down for the name: a key that outlives the others."""
+    return (f"holdfast:{{{tag}}}:n",)
+
+
+def keys_and_note_of(tag: str) -> tuple[str, ...]:
+    """All keys of a name."""
+    return keys_of(tag) + note_of(tag)
+
+
 def name_of(record_key: bytes) -> str:
     """The name to which a record belongs."""
     tag = record_key.decode(errors="replace").removeprefix("holdfast:{").removesuffix("}")

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 
 import hiredis
 
-from holdfast.engines.resp.link import Node
+from holdfast.engines.resp.advice import WRONG_NODE, WRONG_SERVER, first_word, rejection
+from holdfast.engines.resp.link import Link, Node
 from holdfast.engines.resp.script import Command
 from holdfast.engines.resp.wire import Broken, Login, said
 from holdfast.io.contract import IO, Event
@@ -58,6 +59,18 @@ class Topology(ABC):
 
     def mistrust(self, node: Node) -> None:  # noqa: B027 - a single node has nothing to rediscover
         """This node failed or is not responsible: ask again before the next request."""
+
+    def rejected(self, node: Node, link: Link, reply: hiredis.ReplyError) -> Broken:
+        """What a node's refusal of a script means, also for whom to ask next."""
+        error = rejection(reply)
+        word = first_word(error)
+        if word in WRONG_SERVER:
+            link.retire()
+        if word == "MOVED":
+            self.redirect(node, str(error))
+        elif word in WRONG_SERVER or word in WRONG_NODE:
+            self.mistrust(node)
+        return error
 
     @abstractmethod
     async def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,9 @@ from holdfast.core.ticket import Contender, Inspection, Owner, Place, Share, Sta
 from holdfast.engines.resp.script import floor_of
 
 _PLACES = tuple(Place)
+
+_NOBODY = "holdfast:nobody"
+"""A channel to which nobody listens."""
 
 
 def standing_of(reply: Sequence[int]) -> Standing:
@@ -21,6 +25,11 @@ def wishes_of(ticket: Ticket) -> tuple[str, ...]:
     """What most tickets don't ask for: a fence above a given one, and company."""
     group, weight, permits = ticket.share
     return (str(floor_of(ticket)), group, str(weight), str(permits))[: 4 if group else 1]
+
+
+def attempt_of(ticket: Ticket) -> tuple[str, ...]:
+    """What `enter` is asked for one that is not going to wait, so that nobody will ever call it."""
+    return (ticket.id, us(ticket.ttl), _NOBODY, ticket.owner.pack(), "1", *wishes_of(ticket))
 
 
 def inspection_of(name: str, reply: Sequence[Any]) -> Inspection:
@@ -46,3 +55,8 @@ def _contender(
 def us(seconds: float) -> str:
     """A duration."""
     return str(int(seconds * 1_000_000))
+
+
+def ms(seconds: float) -> str:
+    """A duration of which nothing is cut off."""
+    return str(math.ceil(seconds * 1000))

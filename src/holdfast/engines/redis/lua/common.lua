@@ -1,4 +1,4 @@
--- Stands in front of every script. All work on one name and its three keys, in one hash slot:
+-- Stands in front of every script but one. All work on one name and its three keys, in one hash slot:
 --   KEYS[1]  the record: its format, the newest fence, abandoned (0 or 1); while somebody holds the lock
 --            also keep, crowded, and of the holder: id, fence, when it expires, since when it holds, info;
 --            if it shares, also its share.

@@ -1,0 +1,18 @@
+-- Note something down for the name, if this very ticket holds it.
+-- KEYS[4]: the note, a string that ends by itself
+-- ARGV: ID, TEXT, KEEP_MS
+-- Returns 1, or 0 if it does not hold (any more).
+local id = ARGV[1]
+--[[queue.lua]]
+settle('')
+local holds = holder == id
+if holder == '' then
+  -- In both keys, as in `renewed`: a server that evicts keys may have dropped one of the two.
+  local score = ticket(id) and redis.call('ZSCORE', queue, id)
+  holds = score and tonumber(score) < 0
+end
+if not holds then
+  return 0
+end
+redis.call('SET', KEYS[4], ARGV[2], 'PX', ARGV[3])
+return 1

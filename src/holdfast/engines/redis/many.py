@@ -1,0 +1,167 @@
+"""Many requests at once: those for one server go there in one write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import hiredis
+
+from holdfast.core.ticket import Place, Standing, Ticket
+from holdfast.engines.redis.keys import keys_of, tag_of
+from holdfast.engines.redis.scripts import ENTER, RENEW
+from holdfast.engines.redis.topology import Topology, Unserved
+from holdfast.engines.redis.words import attempt_of, standing_of, us
+from holdfast.engines.resp.advice import first_word
+from holdfast.engines.resp.link import Node
+from holdfast.engines.resp.script import Command, Script
+from holdfast.engines.resp.wire import Broken, forgotten
+from holdfast.io.contract import IO
+
+_HARDLY = 0.01
+
+
+def time_left(io: IO, timeout: float, started: float) -> float:
+    """What is left of a timeout; the same again if hardly anything was used, for it is dear to
+    give a socket another one."""
+    used = io.now() - started
+    return timeout if used < _HARDLY else max(timeout - used, _HARDLY)
+
+
+class Many:
+    """The requests of many tickets, and what came of them."""
+
+    def __init__(self, topology: Topology, io: IO) -> None:
+        self._topology = topology
+        self._io = io
+
+    async def enter_free(
+        self, tickets: Sequence[Ticket], timeout: float
+    ) -> tuple[list[Standing], list[Broken]]:
+        """Take what is free, and say what went wrong.
+
+        One server after the other: a caller that is cancelled leaves nothing behind that still asks,
+        and what comes behind one that is refused is not asked for at the next server.
+        """
+        commands = [
+            ENTER.call(keys_of(tag_of(ticket.name)), *attempt_of(ticket)) for ticket in tickets
+        ]
+        standings = [Standing(Place.REFUSED)] * len(tickets)
+        end = len(tickets)
+        started = self._io.now()
+        groups, failures = await self._spread(tickets, range(end), timeout)
+        for node, indexes in groups.items():
+            wanted = [index for index in indexes if index < end]
+            if failures or not wanted:
+                continue
+            remaining = time_left(self._io, timeout, started)
+            replies = await self._tried(node, ENTER, [commands[i] for i in wanted], remaining)
+            for index, reply in zip(wanted, replies, strict=True):
+                if isinstance(reply, Broken):
+                    failures.append(reply)
+                    continue
+                standings[index] = standing_of(reply)
+                if standings[index].place is Place.REFUSED:
+                    end = min(end, index)
+        return standings, failures
+
+    async def renew(
+        self, tickets: Sequence[Ticket], timeout: float
+    ) -> tuple[list[Standing | None], list[Broken]]:
+        """Renew what can be renewed, and say what went wrong."""
+        standings: list[Standing | None] = [None] * len(tickets)
+        started = self._io.now()
+        failures = await self._renew_round(tickets, standings, timeout)
+        if any(first_word(failure) == "MOVED" for failure in failures):
+            remaining = time_left(self._io, timeout, started)
+            failures = await self._renew_round(tickets, standings, remaining)
+        return standings, failures
+
+    async def batch(
+        self, node: Node, script: Script, commands: list[Command], timeout: float
+    ) -> list[Any]:
+        """Call a script many times in one write; a call that was refused is answered by `Broken`."""
+        started = self._io.now()
+        link = await node.take(timeout)
+        try:
+            replies = await link.exchange(commands, time_left(self._io, timeout, started))
+            if any(forgotten(reply) for reply in replies):
+                # The first one brings the text; for the others a repetition does no harm.
+                again = [script.spell_out(commands[0]), *commands[1:]]
+                replies = await link.exchange(again, time_left(self._io, timeout, started))
+            return [
+                self._topology.rejected(node, link, reply)
+                if isinstance(reply, hiredis.ReplyError)
+                else reply
+                for reply in replies
+            ]
+        finally:
+            node.give(link)
+
+    async def _tried(
+        self, node: Node, script: Script, commands: list[Command], timeout: float
+    ) -> list[Any]:
+        """The same; if the server can't be talked to, that is the answer to each of them."""
+        try:
+            return await self.batch(node, script, commands, timeout)
+        except Broken as error:
+            self._topology.mistrust(node)
+            return [error] * len(commands)
+
+    async def _spread(
+        self, tickets: Sequence[Ticket], indexes: Iterable[int], timeout: float
+    ) -> tuple[dict[Node, list[int]], list[Broken]]:
+        """Which tickets belong to which server, and why some belong to none."""
+        groups: dict[Node, list[int]] = {}
+        failures: list[Broken] = []
+        for index in indexes:
+            try:
+                node = await self._topology.node(tag_of(tickets[index].name), timeout)
+            except Unserved as error:
+                failures.append(error)
+            except Broken as error:
+                return {}, [*failures, error]
+            else:
+                groups.setdefault(node, []).append(index)
+        return groups, failures
+
+    async def _renew_round(
+        self, tickets: Sequence[Ticket], standings: list[Standing | None], timeout: float
+    ) -> list[Broken]:
+        """Renew those tickets that have no answer yet, at all their servers at the same time."""
+        started = self._io.now()
+        unanswered = (index for index, standing in enumerate(standings) if standing is None)
+        groups, failures = await self._spread(tickets, unanswered, timeout)
+        timeout = time_left(self._io, timeout, started)
+        parts = [
+            self._renew_at(node, tickets, indexes, standings, failures, timeout)
+            for node, indexes in groups.items()
+        ]
+        # Side by side: a node that hangs must not use up the time of the others.
+        others = [self._io.spawn(part, "holdfast-renew") for part in parts[1:]]
+        if parts:
+            await parts[0]
+        for other in others:
+            await other.join()
+        return failures
+
+    async def _renew_at(
+        self,
+        node: Node,
+        tickets: Sequence[Ticket],
+        indexes: list[int],
+        standings: list[Standing | None],
+        failures: list[Broken],
+        timeout: float,
+    ) -> None:
+        """Renew the tickets of one server in one write, and note down how each stands."""
+        commands = [
+            RENEW.call(keys_of(tag_of(tickets[i].name)), tickets[i].id, us(tickets[i].ttl))
+            for i in indexes
+        ]
+        replies = await self._tried(node, RENEW, commands, timeout)
+        for index, reply in zip(indexes, replies, strict=True):
+            if isinstance(reply, Broken):  # trouble with one name is no trouble with the others
+                failures.append(reply)
+            else:
+                standings[index] = standing_of(reply)

@@ -169,7 +169,13 @@ def test_everything_public_has_a_docstring() -> None:
 
 def test_errors_travel_between_processes() -> None:
     """One that does not makes a multiprocessing.Pool wait for ever."""
-    told = {"reason": "expired", "outcome": "unknown", "given": 33, "newest": 34}
+    told = {
+        "reason": "expired",
+        "outcome": "unknown",
+        "given": 33,
+        "newest": 34,
+        "transaction": "f00d",
+    }
     for name in holdfast.__all__:
         cls = getattr(holdfast, name)
         if _is_error(cls):

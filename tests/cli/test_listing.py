@@ -16,9 +16,9 @@ from holdfast.cli.messages import printable
 from tests.cli.conftest import Cli, waiting
 from tests.cli.terminals import on_a_terminal
 
-HOLDER = {"host", "pid", "label", "fence", "expires_in", "since", "held_for"}
+HOLDER = {"host", "pid", "label", "fence", "expires_in", "share", "since", "held_for"}
 HEAD = ["NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"]
-WAITER = {"host", "pid", "label", "fence", "expires_in", "waiting_for"}
+WAITER = {"host", "pid", "label", "fence", "expires_in", "share", "waiting_for"}
 
 
 def test_show(cli: Cli, client: holdfast.Client, name: str) -> None:
@@ -182,3 +182,14 @@ def test_how_a_time_span_is_said(seconds: float, text: str) -> None:
 
 def test_what_a_terminal_would_obey_is_not_printed() -> None:
     assert printable("a\x1b[31mb\n") == "a?[31mb?"
+
+
+def test_who_shares(sqlite_cli: Cli) -> None:
+    with holdfast.Client(sqlite_cli.url, label="one") as client:
+        with client.rwlock("x").read(), client.semaphore("y", 5, weight=2):
+            lines = sqlite_cli("ls").stdout.splitlines()
+            assert re.match(r"x +one \(.*\), reading  ", lines[1])
+            assert re.match(r"y +one \(.*\), 2 of 5 permits  ", lines[2])
+            (x, y) = json.loads(sqlite_cli("ls", "--json").stdout)
+    assert x["holders"][0]["share"] == {"group": "read", "weight": 0, "permits": 1}
+    assert y["holders"][0]["share"] == {"group": "5 permits", "weight": 2, "permits": 5}

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.cli import exits
@@ -137,8 +136,12 @@ async def _run(
     finally:
         news.cancel()
     if once is not None and code == 0 and not stopped:
-        with suppress(LeaseLost):  # it will be said when it is released
+        try:
             await once.done(lease, began)
+        except LeaseLost:
+            pass  # it will be said when it is released
+        except EngineError as error:
+            say(f"{job.name!r} ran, but that could not be noted down, so it may run again: {error}")
     lost = await _release(lease, known=stopped)
     if stopped or (lost and code == 0):
         return exits.LOST

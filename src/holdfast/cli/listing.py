@@ -13,7 +13,7 @@ import click
 
 from holdfast.cli.messages import printable
 from holdfast.cli.options import json_option, name_argument, open_client, url_option
-from holdfast.core.ticket import Contender, Inspection
+from holdfast.core.ticket import READING, Contender, Inspection
 
 
 @click.command(
@@ -81,7 +81,7 @@ def _describe(seen: Inspection) -> list[str]:
     for holder in seen.holders:
         since = datetime.now() - timedelta(seconds=holder.since)
         lines += [
-            f"  held by     {printable(str(holder.owner))}",
+            f"  held by     {_who(holder)}",
             f"  since       {since:%Y-%m-%d %H:%M:%S} ({duration(holder.since)} ago)",
             f"  fence       {holder.fence}",
             f"  expires in  {duration(holder.expires)} unless renewed"
@@ -110,11 +110,18 @@ def _rows(seen: Inspection) -> list[tuple[str, ...]]:
 
 def _cells(contender: Contender) -> tuple[str, ...]:
     return (
-        printable(str(contender.owner)),
+        _who(contender),
         str(contender.fence),
         duration(contender.since),
         duration(contender.expires),
     )
+
+
+def _who(contender: Contender) -> str:
+    share, owner = contender.share, printable(str(contender.owner))
+    if share == READING:
+        return f"{owner}, reading"
+    return f"{owner}, {share.weight} of {share.permits} permits" if share.group else owner
 
 
 # --- for programs: these keys are documented in docs/cli.md, and stay
@@ -152,6 +159,7 @@ def _contender(contender: Contender) -> dict[str, Any]:
         "label": owner.label,
         "fence": contender.fence,
         "expires_in": round(contender.expires, 3) if contender.expires < math.inf else None,
+        "share": contender.share._asdict() if contender.share.group else None,
     }
 
 

@@ -89,6 +89,8 @@ class BaseElection(Generic[L]):
 
     async def _elected(self, term: L) -> L:
         self._term = term
+        # Should the term be lost, those who observe hear of it at once.
+        term._kept.on_lost = [*term._kept.on_lost, self._leave_bell]
         try:
             await self._announce()
         except EngineError as error:  # who observes looks from time to time as well
@@ -108,6 +110,11 @@ class BaseElection(Generic[L]):
             ticket = Ticket(self._bell, new_id(), self._ttl, self._owner)
             self._announced = kept = Kept(ticket, object())
             await stand(self._keeper, kept)
+
+    def _leave_bell(self) -> None:
+        kept, self._announced = self._announced, None
+        if kept is not None:
+            self._keeper.give_up(kept, WITHDRAWN)
 
     async def _leader(self) -> Leader | None:
         engine = self._keeper.engine

@@ -82,11 +82,14 @@ class BaseLock(Generic[L]):
         return f"<{type(self).__name__} {self.name!r}>"
 
     async def _acquire(self, timeout: float | _Default | None, undo: list[Undo]) -> Kept:
-        limit = self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
+        limit = self._limit(timeout)
         kept = await self._obtain(limit, undo, waits=True)
         if kept is None:
             raise await self._timed_out(limit)
         return kept
+
+    def _limit(self, timeout: float | _Default | None) -> float:
+        return self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
 
     async def _obtain(self, timeout: float, undo: list[Undo], *, waits: bool) -> Kept | None:
         """Hold the lock; `undo` learns, before it is done, how to undo it if the caller can't have it."""
@@ -133,7 +136,7 @@ class BaseLock(Generic[L]):
             name=self.name,
         )
 
-    async def _heal(self, lease: L, stale: StaleFence, undo: list[Undo]) -> Kept:
+    async def _heal(self, lease: L, stale: StaleFence, timeout: float, undo: list[Undo]) -> Kept:
         """Take the lock again, above the newest fence that the storage has seen.
 
         We hold the lock, so nobody can have a newer fence unless the engine has forgotten its count.
@@ -154,9 +157,9 @@ class BaseLock(Generic[L]):
             stale.newest,
         )
         await lease._release()
-        kept = await self._join(lease._kept.caller, self._timeout, undo, floor=stale.newest)
+        kept = await self._join(lease._kept.caller, timeout, undo, floor=stale.newest)
         if kept is None:
-            raise await self._timed_out(self._timeout)
+            raise await self._timed_out(timeout)
         return kept
 
     def _watched(self, lease: L) -> L:
@@ -252,7 +255,7 @@ class Lock(BaseLock[Lease]):
         undo: list[Undo] = []
         try:
             kept = run(self._acquire(timeout, undo))
-            return self._barred(self._watched(Lease(self._keeper, kept)), undo)
+            return self._barred(self._watched(Lease(self._keeper, kept)), timeout, undo)
         except BaseException:
             undo_all(undo)
             raise
@@ -264,7 +267,7 @@ class Lock(BaseLock[Lease]):
             kept = run(self._obtain(0.0, undo, waits=False))
             if kept is None:
                 return None
-            return self._barred(self._watched(Lease(self._keeper, kept)), undo)
+            return self._barred(self._watched(Lease(self._keeper, kept)), 0.0, undo)
         except BaseException:
             undo_all(undo)
             raise
@@ -273,18 +276,19 @@ class Lock(BaseLock[Lease]):
         undo: list[Undo] = []
         try:
             kept = run(self._acquire(DEFAULT, undo))
-            lease = self._barred(self._watched(Lease(self._keeper, kept)), undo)
+            lease = self._barred(self._watched(Lease(self._keeper, kept)), DEFAULT, undo)
             return self._entered(lease, undo)
         except BaseException:
             undo_all(undo)
             raise
 
-    def _barred(self, lease: Lease, undo: list[Undo]) -> Lease:
+    def _barred(self, lease: Lease, timeout: float | _Default | None, undo: list[Undo]) -> Lease:
         if self._wants_barrier(lease):
             try:
                 self._guard.raise_fence(lease)
             except StaleFence as stale:
-                lease = self._watched(Lease(self._keeper, run(self._heal(lease, stale, undo))))
+                kept = run(self._heal(lease, stale, self._limit(timeout), undo))
+                lease = self._watched(Lease(self._keeper, kept))
                 self._guard.raise_fence(lease)
             lease.check()  # it may have taken long
         return lease
@@ -318,20 +322,21 @@ class AsyncLock(BaseLock[AsyncLease]):
 
     async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
-        return await self._barred(self._lease(await self._acquire(timeout, [])))
+        return await self._barred(self._lease(await self._acquire(timeout, [])), timeout)
 
     async def try_acquire(self) -> AsyncLease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
         kept = await self._obtain(0.0, [], waits=False)
-        return None if kept is None else await self._barred(self._lease(kept))
+        return None if kept is None else await self._barred(self._lease(kept), 0.0)
 
-    async def _barred(self, lease: AsyncLease) -> AsyncLease:
+    async def _barred(self, lease: AsyncLease, timeout: float | _Default | None) -> AsyncLease:
         if self._wants_barrier(lease):
             try:
                 try:
                     await self._guard.raise_fence(lease)
                 except StaleFence as stale:
-                    lease = self._lease(await self._heal(lease, stale, []))
+                    kept = await self._heal(lease, stale, self._limit(timeout), [])
+                    lease = self._lease(kept)
                     await self._guard.raise_fence(lease)
                 lease.check()  # it may have taken long
             except BaseException:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from holdfast.core.durations import check_keep
-from holdfast.core.errors import LeaseLost, RanBefore, Unsupported
+from holdfast.core.errors import HoldfastError, LeaseLost, RanBefore, Unsupported
 from holdfast.io.blocking import run
 from holdfast.primitives.lease import AsyncLease, BaseLease, Lease
 from holdfast.primitives.lock import AsyncLock, BaseLock, Lock
@@ -73,6 +73,13 @@ class Once:
             await self._note({"unfit": type(result).__name__}, lease, began)
             raise _unfit(self._lock.name, type(result).__name__) from error
         return result
+
+    async def _note_failure(self, error: Exception, lease: BaseLease, began: float) -> None:
+        kind = type(error).__name__
+        try:
+            await self._note({"error": f"{kind}: {error}" if str(error) else kind}, lease, began)
+        except HoldfastError as failure:  # the work's own error says more
+            error.add_note(f"Besides, that could not be noted down: {failure}")
 
     async def done(self, lease: BaseLease, began: float) -> None:
         """Note down that it was done, by somebody else than `perform`."""

@@ -12,7 +12,7 @@ from holdfast.io.blocking import run
 from holdfast.primitives.kept import Kept
 from holdfast.primitives.lease import AsyncLease, BaseLease, Lease
 from holdfast.primitives.lock import DEFAULT, AsyncLock, BaseLock, Lock, Undo, _Default, undo_all
-from holdfast.primitives.waiting import LEAST_TIMEOUT, obtain_free, withdraw
+from holdfast.primitives.waiting import LEAST_TIMEOUT, is_good, obtain_free, withdraw
 
 L = TypeVar("L", bound=BaseLease)
 
@@ -103,16 +103,29 @@ class _BaseLockAll(Generic[L]):
             held = keeper.held_by(lock.name, caller)
             if held is not None and timeout:
                 lock._refuse_to_wait_for(held.ticket.share)
-        wanted = [lock._new(caller, undo) for lock in self._locks]
-        taken = wanted[: await obtain_free(keeper, wanted)]
+        while True:
+            wanted = [lock._new(caller, undo) for lock in self._locks]
+            taken = wanted[: await obtain_free(keeper, wanted)]
+            missing = await self._wait_for_the_rest(caller, taken, limit, undo)
+            if missing is None and all(is_good(kept, io.now()) for kept in taken):
+                return taken, None
+            for kept in reversed(taken):
+                await withdraw(keeper, kept, LEAST_TIMEOUT)
+            if missing is not None:
+                return [], missing
+            # One was lost while we waited for another: from the beginning.
+
+    async def _wait_for_the_rest(
+        self, caller: object, taken: list[Kept], limit: float, undo: list[Undo]
+    ) -> Any:
+        """Add what is not taken yet; the lock that could not be had in time, if there is one."""
+        now = self._keeper.io.now
         for lock in self._locks[len(taken) :]:
-            kept = await lock._join(caller, max(0.0, limit - io.now()), undo)
+            kept = await lock._join(caller, max(0.0, limit - now()), undo)
             if kept is None:
-                for other in reversed(taken):
-                    await withdraw(keeper, other, LEAST_TIMEOUT)
-                return [], lock
+                return lock
             taken.append(kept)
-        return taken, None
+        return None
 
     def _innermost(self) -> Any:
         """The leases whose `with` block ends now."""

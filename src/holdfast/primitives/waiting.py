@@ -176,6 +176,11 @@ async def _look(keeper: Keeper, kept: Kept, limit: float, *, if_free: bool = Fal
             return standing.place
 
 
+def is_good(kept: Kept, now: float) -> bool:
+    """Whether a lease that was held just now still is."""
+    return kept.reason is None and now < kept.deadline
+
+
 def _holds(kept: Kept, now: float) -> bool:
     return kept.place is Place.ADMITTED and now < kept.deadline
 

@@ -185,11 +185,11 @@ def test_what_a_terminal_would_obey_is_not_printed() -> None:
 
 
 def test_who_shares(sqlite_cli: Cli) -> None:
-    with holdfast.Client(sqlite_cli.url, label="one") as client:
-        with client.rwlock("x").read(), client.semaphore("y", 5, weight=2):
-            lines = sqlite_cli("ls").stdout.splitlines()
-            assert re.match(r"x +one \(.*\), reading  ", lines[1])
-            assert re.match(r"y +one \(.*\), 2 of 5 permits  ", lines[2])
-            (x, y) = json.loads(sqlite_cli("ls", "--json").stdout)
+    client = holdfast.Client(sqlite_cli.url, label="one")
+    with client, client.rwlock("x").read(), client.semaphore("y", 5, weight=2):
+        lines = sqlite_cli("ls").stdout.splitlines()
+        assert re.match(r"x +one \(.*\), reading  ", lines[1])
+        assert re.match(r"y +one \(.*\), 2 of 5 permits  ", lines[2])
+        (x, y) = json.loads(sqlite_cli("ls", "--json").stdout)
     assert x["holders"][0]["share"] == {"group": "read", "weight": 0, "permits": 1}
     assert y["holders"][0]["share"] == {"group": "5 permits", "weight": 2, "permits": 5}

@@ -35,6 +35,26 @@ class KazooLock(Turns):
         self._client.close()
 
 
+class KazooReadLock(KazooLock):
+    """A reader, with no writer about."""
+
+    label = "kazoo ReadLock, object reused"
+
+    def __init__(self, url: str, name: str, seat: int = 0, seats: int = 1) -> None:
+        super().__init__(url, name, seat, seats)
+        self._lock = self._client.ReadLock(f"/{name}", str(seat))
+
+
+class KazooSemaphore(KazooLock):
+    """One of ten permits."""
+
+    label = "kazoo Semaphore, object reused"
+
+    def __init__(self, url: str, name: str, seat: int = 0, seats: int = 1) -> None:
+        super().__init__(url, name, seat, seats)
+        self._lock = self._client.Semaphore(f"/{name}", str(seat), max_leases=10)
+
+
 class BarePair(Turns):
     """Create a node, delete it: two round trips, and nobody knows who else is there."""
 

@@ -47,6 +47,44 @@ class HoldfastReused(Holdfast):
         self._lease.release()
 
 
+class HoldfastMutex(Holdfast):
+    """To compare other primitives with."""
+
+    label = "Holdfast, the mutex"
+
+
+class HoldfastReader(Holdfast):
+    """A reader, with no writer about."""
+
+    def acquire(self) -> None:
+        self._held = self.client.rwlock(self._name).read()
+        self._held.__enter__()
+
+
+class HoldfastSemaphore(Holdfast):
+    """One of ten permits."""
+
+    def acquire(self) -> None:
+        self._held = self.client.semaphore(self._name, 10)
+        self._held.__enter__()
+
+
+class HoldfastThree(Holdfast):
+    """Three locks at once."""
+
+    def acquire(self) -> None:
+        self._held = self.client.lock_all([f"{self._name}:{letter}" for letter in "abc"])
+        self._held.__enter__()
+
+
+class HoldfastTransaction(Holdfast):
+    """One lock in a transaction."""
+
+    def acquire(self) -> None:
+        self._held = self.client.transaction()
+        self._held.__enter__().lock(self._name)
+
+
 class AsyncHoldfast(AsyncTurns):
     """As the README shows it, with `async with`."""
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,72 +21,18 @@ from holdfast.core.ticket import (
     READING,
     Departure,
     Inspection,
-    Owner,
     Place,
     Share,
     Standing,
     Ticket,
 )
 from holdfast.engines.sqlite import queue
-from holdfast.engines.sqlite.opening import connect, make_file
 from holdfast.engines.sqlite.queue import Queues
 from holdfast.engines.sqlite.statements import SQL
+from tests.engines.sqlite.bench import NAME, OWNER, Bench, instructions, listen
 
-OWNER = Owner("host", 1, "somebody")
-NAME = "order:42"
-
-
-def listen(id: str) -> str:
-    return f"{id}:1"
-
-
-class Bench:
-    """A lock file without an engine around it, and a clock that stands still."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = str(folder / f"{next(_numbers)}.db")
-        make_file(self.path)
-        self.connection = connect(self.path, lambda tries: False)
-        self.queues = Queues(self.connection.cursor().execute)
-        self.now = 1_000.0
-
-    def do(self, act: Any, *args: Any) -> Any:
-        self.connection.execute("BEGIN IMMEDIATE")
-        result = act(*args)
-        self.connection.execute("COMMIT")
-        return result
-
-    def enter(
-        self,
-        id: str,
-        share: Share = ALONE,
-        *,
-        name: str = NAME,
-        ttl: float = 30.0,
-        if_free: bool = False,
-    ) -> Any:
-        return self.do(self.queues.enter, Ticket(name, id, ttl, OWNER, share), if_free, listen)
-
-    def leave(self, id: str, *, name: str = NAME) -> Any:
-        return self.do(self.queues.leave, Ticket(name, id, 30.0, OWNER))
-
-    def rows(self) -> int:
-        return int(self.connection.execute("SELECT count(*) FROM queue").get)
-
-
-_numbers = count()
-
-
-@pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    monkeypatch.setattr(queue, "random", lambda: 1.0)  # sweep only when told to
-    monkeypatch.setattr(queue, "now_us", lambda: round(bench.now * 1e6))
-    yield bench
-    bench.connection.close()
-
-
-ACTS = [*["enter"] * 5, "if_free", *["renew"] * 2, *["leave"] * 2, "evict", "look", "sweep"]
+ACTS = [*["enter"] * 5, "if_free", "renew", "renew all", *["leave"] * 2, "evict", "look", "sweep"]
+ACTS += ["remember"]
 
 STEPS = st.lists(
     st.tuples(
@@ -123,7 +68,7 @@ def test_expiry_is_exact_though_it_is_lazy(
         bench.queues.wakes.clear()
         present = {one.ticket.id: one.fence for one in model._entries.values()}
         told = [fences[present[one.id]] for one in model.told() if one.id in present]
-        if act == "renew" and ticket.id in present:
+        if act.startswith("renew") and ticket.id in present:
             # It may also wake the very ticket that it renews: another thread waits with that.
             woken = [fence for fence in woken if fence != fences[present[ticket.id]]]
         assert woken == told
@@ -139,6 +84,13 @@ def both(
     queues, now = bench.queues, bench.now
     if act == "renew":
         return bench.do(queues.renew, [ticket])[0], model.renew(ticket, now)
+    if act == "renew all":
+        all_of_them = [ticket, *(ticket._replace(id=f"t{number}") for number in range(6))]
+        theirs = [model.renew(one, now) for one in all_of_them]
+        return bench.do(queues.renew, all_of_them), theirs
+    if act == "remember":
+        ours = bench.do(queues.remember, ticket, "done", 60.0)
+        return ours, model.remember(ticket, "done", 60.0, now)
     if act == "leave":
         return bench.do(queues.leave, ticket, departure), model.leave(ticket, now, departure)
     if act == "evict":
@@ -153,7 +105,10 @@ def both(
 
 
 def compare(fences: dict[int, int], ours: Any, theirs: Any) -> None:
-    if isinstance(theirs, Standing):
+    if isinstance(theirs, list):
+        for our, their in zip(ours, theirs, strict=True):
+            compare(fences, our, their)
+    elif isinstance(theirs, Standing):
         assert (ours.place, ours.abandoned) == (theirs.place, theirs.abandoned)
         assert fences.setdefault(theirs.fence, ours.fence) == ours.fence
         assert ours.recheck <= theirs.recheck + 1e-6, "it looks again no later than the model"
@@ -277,22 +232,32 @@ def test_sharing_costs_the_same_however_many_wait(bench: Bench, share: Share) ->
     assert len(set(work.values())) == 1, f"instructions of SQLite's machine: {work}"
 
 
-@contextmanager
-def instructions(connection: apsw.Connection) -> Iterator[list[None]]:
-    """What SQLite's machine carries out: one entry each."""
-    spent: list[None] = []
-
-    def count_it() -> bool:
-        spent.append(None)
-        return False
-
-    connection.set_progress_handler(count_it, 1)
-    yield spent
-    connection.set_progress_handler(None)
-
-
-STATEMENTS = ["look", "crowd", "sharer", "find", "ahead", "behind", "share", "extend", "redirect"]
+STATEMENTS = [
+    "look",
+    "crowd",
+    "sharer",
+    "sharers",
+    "find",
+    "ahead",
+    "behind",
+    "share",
+    "extend",
+    "redirect",
+]
 STATEMENTS += ["admit", "remove", "clear"]
+
+
+def test_renewing_many_of_a_crowd_costs_each_the_same(bench: Bench) -> None:
+    work = {}
+    for size in (10, 100):
+        name = f"crowd of {size}"
+        tickets = [Ticket(name, f"t{number}", 30.0, OWNER, READING) for number in range(size)]
+        for ticket in tickets:
+            bench.enter(ticket.id, READING, name=name)
+        with instructions(bench.connection) as spent:
+            assert all(one.place is Place.ADMITTED for one in bench.do(bench.queues.renew, tickets))
+        work[size] = len(spent) / size
+    assert work[100] <= work[10]
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)

@@ -31,6 +31,7 @@ class SqliteEngine(Engine):
         ),
         clock="this machine's clock since boot; a reboot ends every ticket",
         sharing=True,
+        notes=True,
     )
 
     def __init__(self, path: str, io: IO) -> None:
@@ -49,6 +50,18 @@ class SqliteEngine(Engine):
             Queues.enter,
             ticket,
             if_free,
+            self._waits.listen,
+        )
+
+    async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
+        io = self._io
+        return await io.call(
+            self._file.transact,
+            WRITE,
+            io.now() + timeout,
+            None,
+            Queues.enter_free,
+            tickets,
             self._waits.listen,
         )
 
@@ -81,6 +94,24 @@ class SqliteEngine(Engine):
 
     def rouse(self, ticket: Ticket) -> None:
         self._waits.rouse(ticket.id)
+
+    async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
+        io = self._io
+        return await io.call(self._remember, ticket, text, keep, io.now() + timeout)
+
+    def _remember(self, ticket: Ticket, text: str, keep: float, deadline: float) -> bool:
+        noted = self._file.transact(
+            WRITE, deadline, ticket.name, Queues.remember, ticket, text, keep
+        )
+        if noted:
+            self._file.sync(ticket.name)
+        return noted
+
+    async def recall(self, name: str, *, timeout: float) -> str | None:
+        io = self._io
+        return await io.call(
+            self._file.transact, READ, io.now() + timeout, name, Queues.recall, name
+        )
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         io = self._io

@@ -65,7 +65,8 @@ def connect(path: str, busy: Callable[[int], bool]) -> apsw.Connection:
             raise apsw.ReadOnlyError("the file is read-only")
         if not _is_ours(connection, path):
             _create(connection, path, busy)
-        # After a power cut the last commits may be missing, but then every holder is dead as well.
+        # After a power cut the last commits may be missing, but then every holder is dead as well. Notes
+        # are to outlive that: `File.sync`.
         connection.execute("PRAGMA synchronous = NORMAL")
         _end_tickets_of_other_boots(connection)
     except BaseException:

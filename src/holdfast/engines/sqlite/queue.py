@@ -9,6 +9,7 @@ and it never costs more when many wait.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from random import random
 
@@ -25,13 +26,18 @@ FORGET_ABANDONED_US = 30 * 86_400 * 1_000_000
 """How long it is remembered that the last holder of a name did not release."""
 
 # One in so many newcomers looks through so many names for those that can be forgotten: each leaves
-# at most one name behind and four are looked at, so the file can't grow without end.
+# at most one name behind and four are looked at, so the file can't grow without end. The same holds
+# for notes, of which each leaves at most one.
 _SWEEP_ONE_IN = 64
 _SWEEP_NAMES = 256
+_SWEEP_NOTES = 128
 
 _REFUSED = Standing(Place.REFUSED)
 _GONE = Standing(Place.GONE)
 _FOR_EVER = 2**62
+
+_Members = tuple[bool, Crowd, dict[str, int]]
+"""Those who share a name: its flag, they as a whole, and their fences by their ids."""
 
 
 def now_us() -> int:
@@ -72,10 +78,21 @@ class Queues(Holders):
             return Standing(Place.ADMITTED, fence, abandoned)
         return self._ahead(ticket.name, fence, crowd, now)
 
+    def enter_free(self, tickets: Sequence[Ticket], listen: Callable[[str], str]) -> list[Standing]:
+        """Join several queues, up to the first that is not free."""
+        standings: list[Standing] = []
+        for ticket in tickets:
+            standings.append(self.enter(ticket, True, listen))
+            if standings[-1].place is Place.REFUSED:
+                break
+        return standings + [_REFUSED] * (len(tickets) - len(standings))
+
     def renew(self, tickets: Sequence[Ticket]) -> list[Standing | None]:
         """Extend those that are there."""
         now = now_us()
-        return [self._renew(ticket, now) for ticket in tickets]
+        times = Counter([ticket.name for ticket in tickets])
+        crowds = {name: self._members(name, now) for name, count in times.items() if count > 1}
+        return [self._renew(ticket, now, crowds.get(ticket.name)) for ticket in tickets]
 
     def leave(self, ticket: Ticket, departure: Departure = Departure.RELEASED) -> bool:
         """Take out this very ticket, and admit those whom this lets in."""
@@ -118,6 +135,20 @@ class Queues(Holders):
             self.admit(name, None, crowd.last, now, abandoned=abandoned)
         return head is not None or crowd is not None
 
+    def remember(self, ticket: Ticket, text: str, keep: float) -> bool:
+        """Note something down, if this very ticket holds."""
+        _, _, head, crowd = self.settle(ticket.name, now_us())
+        if not self._fence_of(ticket, head, crowd):
+            return False
+        until = time.time_ns() // 1000 + int(keep * 1e6)
+        self._execute(SQL["note"], (ticket.name, text, until))
+        return True
+
+    def recall(self, name: str) -> str | None:
+        """What was noted down, unless its time is up."""
+        row = self._execute(SQL["recall"], (name, time.time_ns() // 1000)).fetchone()
+        return None if row is None else row[0]
+
     def inspect(self, name: str, limit: int) -> Inspection:
         """Those who hold, the first waiters, and how many there are."""
         now = now_us()
@@ -146,13 +177,14 @@ class Queues(Holders):
         return sorted(name for (name,) in rows if matches(name, pattern))
 
     def sweep(self, now: int) -> None:
-        """Forget some names that are not in use, and take out some dead tickets nobody asked about."""
+        """Forget some names that are not in use, and some notes whose time is up, and take out some
+        dead tickets nobody asked about."""
+        wall = time.time_ns() // 1000
         ((floor, first),) = self._execute(SQL["file"])
         ((last, count),) = self._execute(SQL["stretch"], (first, _SWEEP_NAMES))
         if count:
             for (name,) in self._execute(SQL["dead"], (first, last, now)).fetchall():
                 self.settle(name, now)
-            wall = time.time_ns() // 1000
             forgotten = self._execute(
                 SQL["forget"],
                 (
@@ -165,6 +197,7 @@ class Queues(Holders):
             )
             # A name that is asked for again starts above all that were forgotten.
             floor = max([floor, *(newest for (newest,) in forgotten)])
+        self._execute(SQL["discard"], (wall, _SWEEP_NOTES))
         self._execute(SQL["swept"], (floor, last if count == _SWEEP_NAMES else ""))
 
     def survive(self, boot: str) -> bool:
@@ -182,17 +215,31 @@ class Queues(Holders):
         self._execute(SQL["expire"], (since,))
         self._execute(SQL["booted"], (boot,))
 
-    def _renew(self, ticket: Ticket, now: int) -> Standing:
-        # If this very request admits the ticket, the one who waits with it is woken all the same:
-        # it is another thread that renews.
-        _, abandoned, head, crowd = self.settle(ticket.name, now)
-        if head is None and crowd is None:
-            return _GONE
-        held = self._held(ticket, head, crowd, now, abandoned=abandoned)
-        if held is not None:
-            return held
+    def _renew(self, ticket: Ticket, now: int, members: _Members | None) -> Standing:
+        crowd: Crowd | None
+        if members is not None:
+            abandoned, crowd, fences = members
+            if fence := fences.get(ticket.id):
+                self._extend(ticket, fence, now)
+                return Standing(Place.ADMITTED, fence, abandoned)
+        else:
+            # If this very request admits the ticket, the one who waits with it is woken all the same:
+            # it is another thread that renews.
+            _, abandoned, head, crowd = self.settle(ticket.name, now)
+            if head is None and crowd is None:
+                return _GONE
+            held = self._held(ticket, head, crowd, now, abandoned=abandoned)
+            if held is not None:
+                return held
         fence, _ = self._find(ticket, crowd, now)
         return self._waiting(ticket, fence, crowd, now) if fence else _GONE
+
+    def _members(self, name: str, now: int) -> _Members | None:
+        """Those who share a name, all at once: looking for each of many among them takes too long."""
+        _, abandoned, _, crowd = self.settle(name, now)
+        if crowd is None:
+            return None
+        return abandoned, crowd, dict(self._execute(SQL["sharers"], (name, crowd.last)))
 
     def _held(
         self,
@@ -204,11 +251,7 @@ class Queues(Holders):
         abandoned: bool,
     ) -> Standing | None:
         """If the asking ticket holds, extend it. One that holds alone may share from now on."""
-        fence = 0
-        if head is not None:
-            fence = head[0] if head[1] == ticket.id else 0
-        elif crowd is not None:
-            fence, _ = self._sharer(ticket, crowd) or (0, 0)
+        fence = self._fence_of(ticket, head, crowd)
         if not fence:
             return None
         self._extend(ticket, fence, now)
@@ -216,6 +259,13 @@ class Queues(Holders):
             self._execute(SQL["share"], (ticket.name, fence, *ticket.share))
             self.settle_crowd(ticket.name, now, abandoned=abandoned)
         return Standing(Place.ADMITTED, fence, abandoned)
+
+    def _fence_of(self, ticket: Ticket, head: Head | None, crowd: Crowd | None) -> int:
+        """The fence of the asking ticket, if it is one of those who hold, else 0."""
+        if head is not None:
+            return head[0] if head[1] == ticket.id else 0
+        found = self._sharer(ticket, crowd) if crowd is not None else None
+        return found[0] if found is not None else 0
 
     def _sharer(self, ticket: Ticket, crowd: Crowd) -> tuple[int, int] | None:
         """The fence and the weight of the asking ticket, if it is one of a crowd."""

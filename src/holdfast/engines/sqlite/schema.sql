@@ -1,4 +1,5 @@
--- A Holdfast lock file. Times are microseconds since boot, fences come from the wall clock.
+-- A Holdfast lock file. Times are microseconds since boot, but for those of notes; fences come from
+-- the wall clock.
 
 -- Queues: what is remembered of each name (its row with fence 0) and behind it, in order, the
 -- name's tickets. One table rather than two, because SQLite writes whole pages: a name and its
@@ -26,6 +27,16 @@ CREATE TABLE queue (
 -- Finds a waiting ticket by its id. Those who hold are found at the head of their queue, so that an
 -- uncontended lock never touches this index.
 CREATE UNIQUE INDEX waiting ON queue (name, id) WHERE wake IS NOT NULL;
+
+-- What holders have noted down for those who come later.
+CREATE TABLE note (
+    name  TEXT    NOT NULL PRIMARY KEY,
+    text  TEXT    NOT NULL,
+    until INTEGER NOT NULL  -- by the wall clock in microseconds, for it outlives the boot
+) STRICT;
+
+-- Finds those whose time is up.
+CREATE INDEX ending ON note (until);
 
 -- One row about the file as a whole.
 CREATE TABLE file (

@@ -14,6 +14,9 @@ SELECT count(*), max("group"), sum(weight), min(expires), max(fence) FROM queue
 -- sharer (name, last, id): one of those who share a name
 SELECT fence, weight FROM queue WHERE name = ?1 AND fence > 0 AND fence <= ?2 AND id = ?3
 
+-- sharers (name, last): all of those who share a name
+SELECT id, fence FROM queue WHERE name = ?1 AND fence > 0 AND fence <= ?2
+
 -- find (name, id): a waiting ticket
 SELECT fence, expires, wake FROM queue WHERE name = ?1 AND id = ?2 AND wake IS NOT NULL
 
@@ -54,6 +57,13 @@ DELETE FROM queue WHERE name = ?1 AND fence = ?2
 -- clear (name, last, moment): those who share a name and expire by that moment
 DELETE FROM queue WHERE name = ?1 AND fence > 0 AND fence <= ?2 AND expires <= ?3
 
+-- note (name, text, until): what is to be known of a name until a moment of the wall clock
+INSERT INTO note VALUES (?1, ?2, ?3)
+    ON CONFLICT (name) DO UPDATE SET text = excluded.text, until = excluded.until
+
+-- recall (name, now): what was noted down
+SELECT text FROM note WHERE name = ?1 AND until > ?2
+
 -- list (name, now, limit): the living tickets of a name, in order
 SELECT owner, fence, joined, admitted, expires, "group", weight, permits FROM queue
  WHERE name = ?1 AND fence > 0 AND expires > ?2 ORDER BY fence LIMIT ?3
@@ -82,6 +92,9 @@ DELETE FROM queue
    AND (newest < iif(abandoned, ?4, ?3) OR newest > ?5 AND NOT abandoned)
    AND NOT EXISTS (SELECT 1 FROM queue AS t WHERE t.name = queue.name AND t.fence > 0)
 RETURNING newest
+
+-- discard (now, size): so many of the notes whose time is up
+DELETE FROM note WHERE rowid IN (SELECT rowid FROM note WHERE until <= ?1 ORDER BY until LIMIT ?2)
 
 -- swept (floor, swept): how far the sweep has come
 UPDATE file SET floor = ?1, swept = ?2

@@ -1,0 +1,97 @@
+"""Notes: they outlive their name, the boot and a power cut, but not their time. And several names at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.core.ticket import READING, Owner, Place, Ticket
+from holdfast.engines.sqlite import queue
+from holdfast.engines.sqlite.statements import SQL
+from holdfast.io.blocking import run
+from tests.engines.sqlite.bench import NAME, OWNER, Bench
+
+
+def remember(bench: Bench, id: str, text: str, *, name: str = NAME, keep: float = 60.0) -> Any:
+    return bench.do(bench.queues.remember, Ticket(name, id, 30.0, OWNER), text, keep)
+
+
+def test_a_note_outlives_its_name_and_the_boot(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "FORGET_RELEASED_US", 0)
+    bench.enter("holder")
+    assert remember(bench, "holder", "done")
+    bench.leave("holder")
+    bench.do(bench.queues.sweep, queue.now_us())
+    assert bench.rows() == 0
+    bench.now = 10.0  # the clock starts anew
+    bench.do(bench.queues.reboot, "the next boot")
+    assert bench.queues.recall(NAME) == "done"
+    assert bench.do(bench.queues.names, "*") == []
+
+
+def test_notes_whose_time_is_up_are_discarded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, keep in (("a", 60.0), ("b", 60.0), ("c", 600.0)):
+        bench.enter("t", name=name)
+        assert remember(bench, "t", "done", name=name, keep=keep)
+    later = time.time_ns() + 61 * 10**9
+    monkeypatch.setattr("time.time_ns", lambda: later)
+    assert [bench.queues.recall(name) for name in "abc"] == [None, None, "done"]
+    bench.do(bench.queues.sweep, queue.now_us())
+    assert bench.connection.execute("SELECT name FROM note").get == "c"
+    plan = bench.connection.execute("EXPLAIN QUERY PLAN " + SQL["discard"], (0, 0)).fetchall()
+    assert not any(str(line).startswith("SCAN") for *_, line in plan), plan
+
+
+def test_who_expired_unnoticed_notes_nothing_down(bench: Bench) -> None:
+    bench.enter("dead", ttl=1.0)
+    for reader in ("a", "b"):
+        bench.enter(reader, READING)
+    bench.now += 2
+    assert not remember(bench, "dead", "mine")
+    assert [wake.address for wake in bench.queues.wakes] == ["a:1", "b:1"]
+    assert remember(bench, "b", "ours"), "one of those who share it"
+    assert bench.queues.recall(NAME) == "ours"
+
+
+def test_a_note_is_on_the_disk_before_anyone_relies_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    with holdfast.Client(f"sqlite:///{tmp_path}/locks.db") as client:
+        assert client.once(NAME, lambda: synced.copy()) == [], "a lock does not wait for the disk"
+        assert synced == [os.stat(tmp_path / "locks.db-wal").st_ino]
+
+        def fail(descriptor: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr("os.fsync", fail)
+        with client.lock("y") as lease, pytest.raises(holdfast.EngineError) as caught:
+            run(client._engine.remember(lease._kept.ticket, "done", keep=60, timeout=5))
+        assert (caught.value.outcome, caught.value.name) == ("unknown", "y")
+
+
+def test_several_names_cost_one_commit(tmp_path: Path) -> None:
+    with holdfast.Client(f"sqlite:///{tmp_path}/locks.db") as client:
+        client.lock("b").acquire().release()
+        engine: Any = client._engine
+        commits = count()
+        engine._file._connection.set_commit_hook(lambda: next(commits) < 0)
+        wanted = [Ticket(name, "several", 30.0, Owner("host", 1)) for name in "abc"]
+        for _ in range(2):  # also if it is sent again
+            standings = run(engine.enter_free(wanted, timeout=5))
+            assert [one.place for one in standings] == [Place.ADMITTED] * 3
+        assert next(commits) == 2
+        other = [ticket._replace(id="other") for ticket in wanted]
+        refused = run(engine.enter_free(other[1:], timeout=5))
+        assert [one.place for one in refused] == [Place.REFUSED] * 2

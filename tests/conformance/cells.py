@@ -25,7 +25,6 @@ ENGINES = (
     "memory",
     "sqlite",
     "redis",
-    "valkey",
     "redis+cluster",
     "redlock",
     "etcd",

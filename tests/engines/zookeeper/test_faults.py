@@ -17,7 +17,7 @@ from tests.waiting import eventually, soon
 @pytest.mark.slow
 def test_eight_processes_and_a_node_that_fails(private: Ensemble, tmp_path: Path) -> None:
     """The short version of `python -m tests.engines.zookeeper.soak`."""
-    verdict = soak(private, tmp_path, seconds=8)
+    verdict = soak(private, tmp_path, seconds=6)
     print(verdict)
     verdict.check()
     assert verdict.workers == 8

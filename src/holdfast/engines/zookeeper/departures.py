@@ -14,12 +14,15 @@ from holdfast.engines.zookeeper.queue import GONE, Queues, value
 
 
 async def leave(queues: Queues, own: Own, departure: Departure, until: float) -> bool:
-    """Take a ticket out; False if it was not there."""
-    unknown = own.turning or (not own.holds and not own.blockers)
+    """Take a ticket out; False if it was not there.
+
+    One that holds without knowing it comes to know it first, because of what it has to write down then.
+    """
+    unknown = own.turning or (not own.holds and (own.short or not own.blockers))
     if unknown and await queues.look(own, until, listen=False) == GONE:
         return False
     while True:
-        if own.share.group:
+        if own.share.group and (own.holds or own.short):
             request = queues.removal(own.parent, own.node, own.turn)
         elif own.holds:
             mark = Mark(sequence(own.node), departure.abandoned(own.abandoned))
@@ -75,22 +78,35 @@ async def evict(queues: Queues, name: str, until: float) -> bool:
     """Take out all who hold, whoever they are."""
     parent = queues.path_of(name)
     while True:
-        _, listing = await queues.ask(until, ask.sync(parent), ask.children(parent))
+        sync, children, get = ask.sync(parent), ask.children(parent), ask.get(parent)
+        _, listing, container = await queues.ask(until, sync, children, get)
         line = Line.of([] if ask.gone(listing) else value(listing))
         holders = line.holders()
         if not holders:
             return False
         if line.share(holders[0]).group:
-            requests = [queues.removal(parent, node, line.turn_of(node)) for node in holders]
+            removals = [queues.removal(parent, node, line.turn_of(node)) for node in holders]
+            note = _noted_for(parent, value(container))
         else:
             mark = Mark(sequence(holders[0]), abandoned=True)
-            requests = [ask.depart(f"{parent}/{holders[0]}", parent, mark.pack())]
-        replies = await queues.ask(until, *requests)
+            removals = [ask.depart(f"{parent}/{holders[0]}", parent, mark.pack())]
+            note = []
+        replies = (await queues.ask(until, *note, *removals))[len(note) :]
         if any(map(_is_out, replies)):
             return True
         for reply in replies:
             if not ask.gone(reply) and not ask.missing(reply):
                 raise rejection(reply)
+
+
+def _noted_for(parent: str, container: Any) -> list[Any]:
+    """What the first of those who share would write down, if it does not know yet that it holds."""
+    data, stat = container
+    mark = Mark.unpack(data)
+    if mark.state == "shared":
+        return []
+    noted = Mark(None, mark.abandoned or mark.state == "held", "shared")
+    return [ask.touch(parent, noted.pack(), stat.version)]
 
 
 def _is_out(reply: Any) -> bool:

@@ -115,10 +115,13 @@ class Own:
     def standing(self) -> Standing:
         return Standing(Place.ADMITTED, self.fence, self.abandoned)
 
-    def noted(self, mark: Mark) -> Mark | None:
-        """What to write down when it is admitted, so that others notice, or don't mind, if it vanishes."""
+    def noted(self, mark: Mark, first: str) -> Mark | None:
+        """What to write down when it is admitted, so that others notice, or don't mind, if it vanishes.
+
+        For those who share the first of them does that.
+        """
         if self.share.group:
-            needed = mark.state != "shared"
+            needed = mark.state != "shared" and first == self.node
         else:
             needed = mark.state == "shared" and not self.abandoned
         if not needed:
@@ -126,19 +129,21 @@ class Own:
         state = "shared" if self.share.group else "held"
         return Mark(sequence(self.node), self.abandoned, state)
 
-    def finds_abandoned(self, mark: Mark, stat: Stat, now: float) -> bool:
-        """Now that nobody is ahead any more: did the last one that held alone depart without a word?
+    def finds_abandoned(self, mark: Mark, stat: Stat, first: str, now: float) -> bool:
+        """Now that it is admitted: did the last one that held alone depart without a word?
 
         Marks of those who hold say it themselves. One that departs leaves a mark in the same transaction; one
         whose session ended does not, and neither does a waiter that withdraws. If the one ahead left no mark
         but someone else has since, then it was a waiter that withdrew, provided that it was alive: else it
-        may have become the holder and died.
+        may have become the holder and died. What only the first of those who share can know is left to it.
         """
         mine = sequence(self.node)
         if mark.state:
             return mark.abandoned or (mark.state == "held" and mark.seq != mine)
-        before = mine - 1 if self.ahead is None else sequence(self.ahead)
-        if mark.seq == before or (mark.seq is None and mine == 0):
+        last = -1 if mark.seq is None else mark.seq
+        if first != self.node or last + 1 == mine:
+            return mark.abandoned
+        if self.ahead is not None and last == sequence(self.ahead):
             return mark.abandoned
         if stat.mzxid > self.marked and now < self.alive_until:
             return mark.abandoned

@@ -89,18 +89,22 @@ class Queues:
         if seen is None or not _steady(seen, own, line):  # someone came or went in between
             data, stat = value((await self.ask(until, ask.get(parent)))[0])
             mark, seen = Mark.unpack(data), Stat._make(stat)
-            abandoned = own.finds_abandoned(mark, seen, 0)
+            abandoned = own.finds_abandoned(mark, seen, line.nodes[0], 0)
         else:
             mark = Mark.unpack(before[0])
-            abandoned = _left_abandoned(mark, seen, own, line)
-        return own, await self._admit(own, mark, seen, abandoned, until)
+            silent = seen.mzxid != seen.pzxid  # somebody else has come or gone since the last mark
+            if silent or mark.state:
+                abandoned = own.finds_abandoned(mark, seen, line.nodes[0], 0)
+            else:
+                abandoned = mark.abandoned
+        return own, await self._admit(own, mark, seen, abandoned, line, until)
 
     async def _admit(
-        self, own: Own, mark: Mark, stat: Stat, abandoned: bool, until: float
+        self, own: Own, mark: Mark, stat: Stat, abandoned: bool, line: Line, until: float
     ) -> Standing:
         """Let a ticket hold, and write down what others have to know should it vanish."""
         own.abandoned = abandoned
-        note = own.noted(mark)
+        note = own.noted(mark, line.nodes[0])
         if note is not None:
             request = ask.note(own.path, own.parent, note.pack(), stat.version)
             (reply,) = await self.ask(until, request)
@@ -182,9 +186,9 @@ class Queues:
             if own.short and not finding.short and line.has_peer_behind(own.node):
                 await self._call(own, until)
             if not finding.ahead:
-                found = own.finds_abandoned(mark, stat, self._io.now())
+                found = own.finds_abandoned(mark, stat, line.nodes[0], self._io.now())
                 abandoned = own.abandoned if own.holds else found
-                return await self._admit(own, mark, stat, abandoned, until)
+                return await self._admit(own, mark, stat, abandoned, line, until)
             self.watches.expect(own, finding)
             own.marked = stat.mzxid
             requests = (
@@ -305,13 +309,3 @@ def _steady(before: Stat, own: Own, line: Line) -> bool:
     if first == own.node:  # the queue was empty and nobody else has come before this one
         return before.children == 0 and (before.creations - sequence(first)) % 2**31 == 0
     return 0 < (before.creations - sequence(first)) % 2**31 < 2**30  # it was there, and holds
-
-
-def _left_abandoned(mark: Mark, before: Stat, own: Own, line: Line) -> bool:
-    """Whether one that is admitted as it joins finds the name abandoned, by a look right before."""
-    if mark.state:
-        return own.finds_abandoned(mark, before, 0)
-    last, first = -1 if mark.seq is None else mark.seq, line.nodes[0]
-    if before.mzxid == before.pzxid or (first != own.node and sequence(first) == last + 1):
-        return mark.abandoned
-    return True

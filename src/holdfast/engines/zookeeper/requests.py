@@ -77,8 +77,8 @@ def sync(path: str) -> Request:
     return Sync(path)
 
 
-def touch(path: str, data: bytes) -> Request:
-    return SetData(path, data, _ANY_VERSION)
+def touch(path: str, data: bytes, version: int = _ANY_VERSION) -> Request:
+    return SetData(path, data, version)
 
 
 def create_ticket(path: str, data: bytes, acl: Any) -> Request:

@@ -143,7 +143,7 @@ class Engine(ABC):
     def unpark(self, ticket: Ticket) -> None:  # noqa: B027 - many engines keep nothing
         """Drop what `enter` kept for a `park` that will not come. Never blocks."""
 
-    def rouse(self, ticket: Ticket) -> None:  # noqa: B027 - not yet in every engine
+    def rouse(self, ticket: Ticket) -> None:  # noqa: B027 - whose park looks often needs none
         """Make a `park` of this client come back soon: with None, or an `EngineError` if it must be.
 
         Called from any thread, never blocks, and does nothing if nobody parks with this ticket.
@@ -152,7 +152,8 @@ class Engine(ABC):
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         """Note something down for a name, for so many seconds by the engine's clock; replaces what was there.
 
-        Only if this ticket holds the name at that moment, else False and nothing is changed.
+        Only if this ticket holds the name at that moment, else False and nothing is changed. For engines
+        with the trait `notes`; so is `recall`.
         """
         raise NotImplementedError
 

@@ -22,6 +22,7 @@ from holdfast.engines.etcd.listing import evict, inspected
 from holdfast.engines.etcd.messages_pb2 import RangeRequest
 from holdfast.engines.etcd.multiplexed import AsyncioNode
 from holdfast.engines.etcd.node import Node
+from holdfast.engines.etcd.notes import Notes
 from holdfast.engines.etcd.queues import Queues
 from holdfast.engines.etcd.renewals import renew
 from holdfast.engines.etcd.seat import View
@@ -49,6 +50,7 @@ class EtcdEngine(Engine):
         ),
         clock="whoever waits counts the ttl of the one ahead; if nobody does, etcd's leader",
         sharing=True,
+        notes=True,
         lifting=False,
         unwatched=SPARE + 2.0,
     )
@@ -58,6 +60,7 @@ class EtcdEngine(Engine):
         self._where = where
         self._io = io
         self._queues = Queues(cluster, io)
+        self._notes = Notes(self._queues)
         self._watches = Watches(cluster, io, self._queues.saw_renewed)
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
@@ -122,6 +125,18 @@ class EtcdEngine(Engine):
         seat = self._queues.seats.get(ticket.id)
         if seat is not None and (watcher := seat.watcher) is not None:
             watcher.flag.set()
+
+    async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
+        try:
+            return await self._notes.remember(ticket, text, keep, self._io.now() + timeout)
+        except Broken as error:
+            raise self._translated(error, ticket.name) from error
+
+    async def recall(self, name: str, *, timeout: float) -> str | None:
+        try:
+            return await self._notes.recall(name, self._io.now() + timeout)
+        except Broken as error:
+            raise self._translated(error, name) from error
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         try:

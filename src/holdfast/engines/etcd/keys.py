@@ -7,6 +7,7 @@
   and for all others. One that held alone and shares by now keeps its key, and is the oldest of all.
 - `holdfast/q/NAME/!`: the trace that a holder leaves unless it releases; see `traces.py`. In one range with
   the tickets, so that a single condition says that there is nothing at all.
+- `holdfast/n/NAME`: what was noted down; see `notes.py`. Not among the queues: it does not make a name used.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ QUEUES = b"holdfast/q/"
 QUEUES_END = b"holdfast/q0"
 """What comes right after all queues: `0` follows `/`."""
 
+_NOTES = b"holdfast/n/"
 _TRACE = b"!"
 
 
@@ -68,6 +70,10 @@ class Keys(NamedTuple):
         """All others: those before and those after the group's keys."""
         peers = self.peers(group)
         return Range(self.queue, peers.key), Range(peers.end, self.end)
+
+
+def note_key(name: str) -> bytes:
+    return _NOTES + _escaped(name)
 
 
 def name_of(key: bytes) -> str | None:

@@ -86,6 +86,21 @@ class Leases:
             self._traces = lease
         return lease
 
+    async def own(self, keep: float, until: float) -> Lease:
+        """A lease for a single thing that is to last for so many seconds, and no longer."""
+        lease = Lease(math.ceil(keep))
+        try:
+            await self._ask_for(lease, until)
+        except Broken as error:
+            if not _is_there(error):
+                error.outcome = "not applied"  # what it is needed for was not sent
+                raise
+        return lease
+
+    async def end(self, lease: int, until: float) -> None:
+        """End a lease and all that lives on it, by its id."""
+        await self._cluster.ask(REVOKE, LeaseRevokeRequest(ID=lease), until, repeatable=True)
+
     async def _fresh(self, seconds: int, need: float, until: float) -> Lease:
         known = self._leases.get(seconds)
         if known is not None and not self.stale(known, need, self._io.now()):

@@ -18,6 +18,7 @@ from holdfast.engines.etcd.messages_pb2 import (
 from holdfast.engines.etcd.seat import Seat, View
 from holdfast.engines.etcd.traces import Trace, written
 from holdfast.engines.etcd.wire import (
+    about,
     above,
     changed_at,
     created_at,
@@ -301,6 +302,14 @@ def write_held(
         return txn([created_at(keys.queue, fence)], [], [who])
     writes = [delete(key) if value is None else put(key, value, 0) for key, value in changes]
     return txn([created_at(ticket, fence)], writes, [who])
+
+
+def note(ticket: bytes, fence: int, key: bytes, value: bytes, lease: Lease) -> TxnRequest:
+    """Note something down, provided that the ticket with its fence is still there.
+
+    Tells on which lease the note lives that was there before.
+    """
+    return txn([created_at(ticket, fence)], [about(key), put(key, value, lease.id)])
 
 
 def inspect(keys: Keys, limit: int) -> TxnRequest:

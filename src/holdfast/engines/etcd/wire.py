@@ -103,6 +103,11 @@ def get(key: bytes) -> RequestOp:
     return RequestOp(request_range=RangeRequest(key=key))
 
 
+def about(key: bytes) -> RequestOp:
+    """All but the value."""
+    return RequestOp(request_range=RangeRequest(key=key, keys_only=True))
+
+
 def oldest(key: bytes, end: bytes, limit: int, *, before: int = 0) -> RequestOp:
     """The oldest keys of a range, of those that were created before a revision."""
     return RequestOp(

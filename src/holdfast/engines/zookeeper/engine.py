@@ -17,6 +17,7 @@ from holdfast.engines.zookeeper import requests as ask
 from holdfast.engines.zookeeper.advice import explained
 from holdfast.engines.zookeeper.departures import evict, leave, refuse
 from holdfast.engines.zookeeper.listing import inspected, names_in_use
+from holdfast.engines.zookeeper.notes import Notes
 from holdfast.engines.zookeeper.own import Own
 from holdfast.engines.zookeeper.queue import GONE, Queues
 from holdfast.engines.zookeeper.urls import (
@@ -44,7 +45,9 @@ class ZooKeeperEngine(Engine):
         self._where = str(url)
         self._io = io
         self._wire = Wire(hosts_of(url), self._session, credentials, tls, io, self._wake_all)
-        self._queues = Queues(self._wire, io, root_of(url), ask.acl(credentials is not None))
+        acl = ask.acl(credentials is not None)
+        self._queues = Queues(self._wire, io, root_of(url), acl)
+        self._notes = Notes(self._queues, io, acl)
         self._mine: dict[str, Own] = {}
         self._doubtful: set[str] = set()
         """Tickets that may be in their queue, though no answer said so."""
@@ -53,6 +56,7 @@ class ZooKeeperEngine(Engine):
             fencing="the transaction that created the ticket (czxid): grows as long as the ensemble lives",
             clock="whoever waits counts the ttl on its own; the servers' for the session behind it",
             sharing=True,
+            notes=True,
             lifting=False,
             unwatched=self._session,
         )
@@ -144,6 +148,22 @@ class ZooKeeperEngine(Engine):
         if own is not None:
             own.roused = True
             rouse(own)
+
+    async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
+        until = self._io.now() + timeout
+        try:
+            own = await self._own(ticket, until, search=True)
+            if own is None or not await self._queues.holds(own, until):
+                return False
+            return await self._notes.remember(own.path, ticket.name, text, keep, until)
+        except Broken as error:
+            raise self._translated(error, ticket.name) from error
+
+    async def recall(self, name: str, *, timeout: float) -> str | None:
+        try:
+            return await self._notes.recall(name, self._io.now() + timeout)
+        except Broken as error:
+            raise self._translated(error, name) from error
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         try:

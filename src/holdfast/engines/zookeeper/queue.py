@@ -207,6 +207,13 @@ class Queues:
                 if not ask.gone(seen[node]):
                     await self.expire(own.parent, line, node, seen[node][1].version, until)
 
+    async def holds(self, own: Own, until: float) -> bool:
+        """Whether a ticket was admitted, which it stays as long as its node is there."""
+        if own.holds:
+            return True
+        standing = await self.look(own, until, listen=own.event is not None)
+        return standing.place is Place.ADMITTED
+
     async def renew(self, pairs: Sequence[tuple[Ticket, Own]], until: float) -> dict[str, Standing]:
         """Touch many tickets in one write, and see whether those that wait still have to."""
         requests: list[Any] = []

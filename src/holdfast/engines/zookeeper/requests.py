@@ -137,6 +137,22 @@ def write_held(ticket: str, change: Request) -> Request:
     return Transaction([CheckVersion(ticket, _ANY_VERSION), change])
 
 
+def add_note(ticket: str, path: str, data: bytes, shelf: str, acl: Any) -> Request:
+    """Note something down for the first time, provided that the ticket is still there."""
+    return Transaction(
+        [
+            CheckVersion(ticket, _ANY_VERSION),
+            Create(path, data, acl, 0),
+            SetData(shelf, b"", _ANY_VERSION),
+        ]
+    )
+
+
+def remove_note(path: str, version: int, shelf: str, added: int) -> Request:
+    """Take out a note, provided that it is the one that was seen, and not one of the same name after it."""
+    return Transaction([CheckVersion(shelf, added), Delete(path, version)])
+
+
 def gone(reply: Any) -> bool:
     """Whether a node that was asked for is not there."""
     return isinstance(reply, NoNodeError)

@@ -102,6 +102,8 @@ class Notes:
         shelf, _ = self._place(name)
         about, listing = await self._queues.ask(until, ask.get(shelf), ask.children(shelf))
         nodes, version = value(listing), Stat._make(value(about)[1]).version
+        if not nodes:  # others have tidied up already
+            return
         some = self._io.random.sample(nodes, min(len(nodes), _NEIGHBOURS))
         paths = [f"{shelf}/{node}" for node in some]
         found = await self._queues.ask(until, *map(ask.get, paths))

@@ -68,7 +68,7 @@ def clean(server: MysqlServer) -> None:
     """Leave no trace of other tests, but all that an owner would create."""
     eventually(lambda: connections(server) == 0, "other tests to hang up")
     run_script(server, script())
-    for table in ("names", "tickets", "counters", "sessions"):
+    for table in ("names", "tickets", "notes", "counters", "sessions"):
         server.execute(f"DELETE FROM holdfast_{table}")
 
 

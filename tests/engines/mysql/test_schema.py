@@ -13,7 +13,7 @@ from tests.engines.mysql.test_trouble import SECRET, add_user
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import soon
 
-TABLES = ("names", "tickets", "about", "counters", "sessions")
+TABLES = ("names", "tickets", "notes", "about", "counters", "sessions")
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.mysql import seeing as mysql
 from tests.engines.postgresql import seeing as postgresql
+from tests.engines.sql.tables import MysqlTables, PostgresqlTables, Tables
 from tests.engines.sql.witness import MysqlWitness, PostgresqlWitness, Witness
 
 DATABASES = ("postgresql", "mysql")
@@ -30,6 +31,13 @@ def database(request: pytest.FixtureRequest) -> Database:
     seeing.clean(server)
     connections, listening = partial(seeing.connections, server), partial(seeing.listening, server)
     return Database(request.param, server, connections, listening)
+
+
+@pytest.fixture
+def tables(database: Database) -> Tables:
+    kind: Any = PostgresqlTables if database.name == "postgresql" else MysqlTables
+    made: Tables = kind(database.server)
+    return made
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ class Tables(ABC):
     prefix: str
     call: str
     series: str
+    text: str
     server: Any
 
     def set(self, table: str, changes: str, condition: str = "1 = 1") -> None:
@@ -31,6 +32,11 @@ class Tables(ABC):
             f"FROM {self.series.format(count)}",
             name,
         )
+
+    def noted(self) -> list[str]:
+        """The names that have a note, whether its time is up or not."""
+        rows = self.server.execute(f"SELECT {self.text.format('name')} FROM {self.prefix}notes")
+        return sorted(name for (name,) in rows)
 
     def run(self, call: str) -> None:
         self.server.execute(f"{self.call}{call}")
@@ -60,6 +66,7 @@ class PostgresqlTables(Tables):
     prefix = "holdfast."
     call = "SELECT holdfast."
     series = "generate_series(1, {}) seq"
+    text = "{}"
 
     def __init__(self, server: PostgresqlServer) -> None:
         self.server = server
@@ -93,6 +100,7 @@ class MysqlTables(Tables):
     prefix = "holdfast_"
     call = "CALL holdfast_"
     series = "seq_1_to_{}"
+    text = "CONVERT({} USING utf8mb4)"
 
     def __init__(self, server: MysqlServer) -> None:
         self.server = server

@@ -1,7 +1,6 @@
 """Sharing in either database: what it costs, what does no harm, and what came from version 1."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -9,19 +8,12 @@ from holdfast.core.ticket import READING, Departure, Place, Share
 from tests.conformance.cells import Cell, OpenCell, act
 from tests.conformance.test_sharing import LIMIT, Desk
 from tests.engines.sql.conftest import Database
-from tests.engines.sql.tables import MysqlTables, PostgresqlTables, Tables
+from tests.engines.sql.tables import Tables
 
 
 @pytest.fixture
 def cell(database: Database, open_cell: OpenCell) -> Cell:
     return open_cell(database.server.url)
-
-
-@pytest.fixture
-def tables(database: Database) -> Tables:
-    kind: Any = PostgresqlTables if database.name == "postgresql" else MysqlTables
-    made: Tables = kind(database.server)
-    return made
 
 
 async def test_those_who_wait_cost_nothing(cell: Cell, tables: Tables) -> None:

@@ -54,6 +54,13 @@ class RowCalls(_Calls):
         leave = "take_out" if ticket.share.group else "leave"
         return f"{self._procedure}_{leave}({binary(ticket.name)},{binary(ticket.id)},{departure:d})"
 
+    def remember(self, ticket: Ticket, text: str, keep: float) -> str:
+        values = f"{binary(ticket.name)},{binary(ticket.id)},{binary(text)},{us(keep)}"
+        return f"{self._procedure}_remember({values})"
+
+    def recall(self, name: str) -> str:
+        return f"{self._procedure}_recall({binary(name)})"
+
     def listen(self, tickets: Sequence[Ticket], seconds: float) -> str:
         """Sleep until there is news about one of them, in lines "ID STANDING" or "ID"."""
         waiting: dict[str, list[str]] = {}

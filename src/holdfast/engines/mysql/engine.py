@@ -26,6 +26,7 @@ class MysqlEngine(RowsEngine[Wire]):
         ),
         clock="the MySQL server's wall clock",
         sharing=True,
+        notes=True,
     )
 
     def __init__(self, target: Target, io: IO) -> None:

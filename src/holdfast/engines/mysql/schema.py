@@ -13,7 +13,7 @@ from importlib.resources import files
 PREFIX = "holdfast"
 """What the names of tables and procedures begin with, unless the URL says otherwise."""
 
-_PARTS = ("tables", "queue", "sweep", "enter", "renew", "leave", "listen", "inspect")
+_PARTS = ("tables", "queue", "sweep", "enter", "renew", "leave", "notes", "listen", "inspect")
 _SESSIONS = ("sessions",)
 
 MODE = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION"

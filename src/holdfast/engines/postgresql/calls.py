@@ -59,9 +59,13 @@ class RowCalls(_Calls):
         plain = "text, text, bigint, text, text, boolean"
         self._enter = self._statement("enter", plain)
         self._join = self._statement("join", f"{plain}, bigint, text, bigint, bigint")
+        many = "text[], text[], bigint[], text, text[], bigint[], text[], bigint[], bigint[]"
+        self._enter_free = self._statement("enter_free", many)
         self._renew = self._statement("renew", "text[], text[], bigint[]")
         self._leave = self._statement("leave", "text, text, int", "::int")
         self._take_out = self._statement("take_out", "text, text, int", "::int")
+        self._remember = self._statement("remember", "text, text, text, bigint", "::int")
+        self._recall = self._statement("recall", "text")
         self._admitted = self._statement("admitted", "text[], text[]")
         self._notify = Statement(b"holdfast_notify", b"SELECT pg_notify($1, $2)")
 
@@ -74,13 +78,29 @@ class RowCalls(_Calls):
         beside = (share.group, str(share.weight), str(share.permits))
         return self._join, (*plain, str(floor + 1), *beside)
 
+    def enter_free(self, tickets: Sequence[Ticket], channel: str) -> Call:
+        """Answered with a line for each, in order."""
+        owners = _array(ticket.owner.pack() for ticket in tickets)
+        lowests = _array(str(ticket.floor + 1) for ticket in tickets)
+        shares = [ticket.share for ticket in tickets]
+        teams = _array(share.group for share in shares)
+        weights = _array(str(share.weight) for share in shares)
+        permits = _array(str(share.permits) for share in shares)
+        plain = (*_names_and_ids(tickets), _ttls(tickets), channel, owners)
+        return self._enter_free, (*plain, lowests, teams, weights, permits)
+
     def renew(self, tickets: Sequence[Ticket]) -> Call:
-        ttls = _array(us(ticket.ttl) for ticket in tickets)
-        return self._renew, (*_names_and_ids(tickets), ttls)
+        return self._renew, (*_names_and_ids(tickets), _ttls(tickets))
 
     def leave(self, ticket: Ticket, departure: Departure) -> Call:
         leave = self._take_out if ticket.share.group else self._leave
         return leave, (ticket.name, ticket.id, "012"[departure])
+
+    def remember(self, ticket: Ticket, text: str, keep: float) -> Call:
+        return self._remember, (ticket.name, ticket.id, text, us(keep))
+
+    def recall(self, name: str) -> Call:
+        return self._recall, (name,)
 
     def admitted(self, tickets: Sequence[Ticket]) -> Call:
         """Which of them have been admitted, in lines "ID STANDING"."""
@@ -151,6 +171,10 @@ def key_of(schema: str, name: str) -> str:
 
 def _names_and_ids(tickets: Sequence[Ticket]) -> tuple[str, str]:
     return _array(ticket.name for ticket in tickets), _array(ticket.id for ticket in tickets)
+
+
+def _ttls(tickets: Sequence[Ticket]) -> str:
+    return _array(us(ticket.ttl) for ticket in tickets)
 
 
 def _array(items: Iterable[str]) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from holdfast.core.ticket import Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Traits
-from holdfast.engines.postgresql.calls import row_calls
+from holdfast.engines.postgresql.calls import RowCalls, row_calls
 from holdfast.engines.postgresql.ears import Ears
 from holdfast.engines.postgresql.server import Server
 from holdfast.engines.postgresql.troubles import TROUBLES
 from holdfast.engines.postgresql.urls import Target, target_of
 from holdfast.engines.postgresql.wire import Wire
+from holdfast.engines.sql.answers import standing_of
 from holdfast.engines.sql.rows import RowsEngine
 from holdfast.io.contract import IO
 
@@ -26,13 +30,21 @@ class PostgresqlEngine(RowsEngine[Wire]):
         ),
         clock="the PostgreSQL server's wall clock",
         sharing=True,
+        notes=True,
     )
+
+    _calls: RowCalls
 
     def __init__(self, target: Target, io: IO) -> None:
         server = Server(target, io)
         super().__init__(target.where, io, server, target.connections, TROUBLES)
         self._calls = calls = row_calls(target.schema)
         self._ears = Ears(server, calls, self._ask, io)
+
+    async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
+        request = self._calls.enter_free(tickets, self._ears.channel)
+        name = tickets[0].name if len(tickets) == 1 else None
+        return [standing_of(line) for line in await self._call(request, timeout, name)]
 
 
 def open_postgresql(url: Url, io: IO) -> PostgresqlEngine:

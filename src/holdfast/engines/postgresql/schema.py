@@ -7,7 +7,7 @@ from importlib.resources import files
 SCHEMA = "holdfast"
 """Where they are, unless the URL says otherwise."""
 
-_PARTS = ("tables", "queue", "sweep", "enter", "renew", "leave", "inspect", "sessions")
+_PARTS = ("tables", "queue", "sweep", "enter", "renew", "leave", "notes", "inspect", "sessions")
 
 _BEFORE = """\
 -- Holdfast's tables and functions, version 2. It can be run again at any time: locks that are held

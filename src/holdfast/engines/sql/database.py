@@ -77,6 +77,11 @@ class RowCalls(Calls, Protocol):
 
     def leave(self, ticket: Ticket, departure: Departure) -> Request: ...
 
+    def remember(self, ticket: Ticket, text: str, keep: float) -> Request: ...
+
+    def recall(self, name: str) -> Request:
+        """Answered with the text, or with nothing."""
+
 
 class SessionCalls(Calls, Protocol):
     """What the engine over session locks asks."""

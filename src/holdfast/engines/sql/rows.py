@@ -82,6 +82,14 @@ class RowsEngine(SqlEngine[W]):
     def rouse(self, ticket: Ticket) -> None:
         self._ears.rouse(ticket.id)
 
+    async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
+        request = self._calls.remember(ticket, text, keep)
+        return await self._call(request, timeout, ticket.name) == ["1"]
+
+    async def recall(self, name: str, *, timeout: float) -> str | None:
+        noted = await self._call(self._calls.recall(name), timeout, name)
+        return noted[0] if noted else None
+
     async def close(self) -> None:
         await self._ears.close()
         self._pool.close()

@@ -61,6 +61,14 @@ CREATE TABLE IF NOT EXISTS holdfast_tickets (
     UNIQUE KEY by_id (name, id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
+-- What was noted down for a name. It outlives those who held it, and the name's own row.
+CREATE TABLE IF NOT EXISTS holdfast_notes (
+    name      VARBINARY(512) NOT NULL PRIMARY KEY,
+    note      MEDIUMBLOB     NOT NULL,
+    expires   BIGINT         NOT NULL,
+    KEY by_expiry (expires)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
+//
 -- One row about all of it.
 CREATE TABLE IF NOT EXISTS holdfast_about (
     one       TINYINT        NOT NULL PRIMARY KEY,

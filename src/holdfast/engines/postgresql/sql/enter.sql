@@ -121,6 +121,30 @@ BEGIN
     RETURN holdfast.v2_join(its_name, its_id, ttl_us, its_channel, its_owner, if_free, 1, '', 1, 1);
 END $$;
 
+-- Join several queues, each only if admitted at once. Returns their standings, in order; from the first that
+-- is refused on, the rest is refused without a look.
+CREATE OR REPLACE FUNCTION holdfast.v2_enter_free(
+    its_names text[], its_ids text[], ttls_us bigint[], its_channel text, its_owners text[],
+    lowests bigint[], its_teams text[], its_weights bigint[], its_permits bigint[]
+) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    standing text := '';
+BEGIN
+    -- All locks first, and in one order for everybody, so that two of these can't deadlock.
+    INSERT INTO holdfast.names (name, newest)
+    SELECT asked.name, a.floor FROM unnest(its_names) AS asked (name), holdfast.about a
+     ORDER BY asked.name COLLATE "C"
+        ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM holdfast.names n WHERE n.name = ANY (its_names) ORDER BY n.name FOR UPDATE;
+    FOR i IN 1 .. array_length(its_ids, 1) LOOP
+        IF standing <> '3 0 0 0' THEN
+            standing := holdfast.v2_join(its_names[i], its_ids[i], ttls_us[i], its_channel, its_owners[i],
+                true, lowests[i], its_teams[i], its_weights[i], its_permits[i]);
+        END IF;
+        RETURN NEXT standing;
+    END LOOP;
+END $$;
+
 -- Version 1 would not see who shares a name. What else it calls fails by itself: a column is not there.
 CREATE OR REPLACE FUNCTION holdfast.v1_enter(
     its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean

@@ -54,6 +54,14 @@ CREATE TABLE IF NOT EXISTS holdfast.tickets (
     UNIQUE (name, id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
+-- What was noted down for a name. It outlives those who held it, and the name's own row.
+CREATE TABLE IF NOT EXISTS holdfast.notes (
+    name      text    COLLATE "C" PRIMARY KEY,
+    note      text    NOT NULL,
+    expires   bigint  NOT NULL
+);
+CREATE INDEX IF NOT EXISTS notes_by_expiry ON holdfast.notes (expires);
+
 -- One row about all of it.
 CREATE TABLE IF NOT EXISTS holdfast.about (
     one       boolean PRIMARY KEY DEFAULT true CHECK (one),

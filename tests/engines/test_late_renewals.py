@@ -12,7 +12,7 @@ from holdfast.io.asyncio import AsyncioIO
 from holdfast.primitives.waiting import new_id
 
 
-@pytest.mark.parametrize(("engine", "step"), [("etcd", "_take_out"), ("zookeeper", "_expire")])
+@pytest.mark.parametrize(("engine", "step"), [("etcd", "_take_out"), ("zookeeper", "expire")])
 async def test_renewed_in_the_last_moment(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, engine: str, step: str
 ) -> None:

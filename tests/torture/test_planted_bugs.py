@@ -95,7 +95,7 @@ def test_no_clean_up_on_cancellation(monkeypatch: Patch) -> None:
     async def forget_only(keeper: Keeper, kept: Kept, patience: float) -> None:
         keeper.forget(kept)
 
-    monkeypatch.setattr(waiting, "_withdraw", forget_only)
+    monkeypatch.setattr(waiting, "withdraw", forget_only)
     caught_by({"nothing_leaked"})
 
 

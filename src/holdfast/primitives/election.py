@@ -172,10 +172,13 @@ class BaseElection(Generic[L]):
         return known
 
     async def _report(self, tell: Callable[[Leader | None], Any], over: Callable[[], bool]) -> None:
-        """Tell somebody of every change, until it is over."""
+        """Tell somebody of every change, until it is over or the client is closed."""
         leader: Leader | None = None
         while not over():
-            change = await self._change(leader, over)
+            try:
+                change = await self._change(leader, over)
+            except HoldfastError:
+                return
             if change != leader:
                 leader = change
                 try:

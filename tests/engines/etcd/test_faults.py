@@ -117,7 +117,8 @@ async def test_two_servers_less(etcd_private: EtcdCluster, open_cell: OpenCell) 
     with pytest.raises(holdfast.EngineError) as caught:
         await cell.run(lambda: other.lock(cell.name + ":other").acquire())
     assert time.monotonic() - start < 10, "reported, not hung"
-    assert "majority" in str(caught.value) or "no answer" in str(caught.value)
+    said = str(caught.value)  # by the client, or by the server that is left
+    assert any(words in said for words in ("majority", "no answer", "deadline exceeded"))
     await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
     lease.check()
     assert await holder.do(lambda: lease.lost.wait(10))

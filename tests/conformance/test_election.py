@@ -188,7 +188,8 @@ async def test_a_term_that_is_lost_ends_the_work(cell: Cell) -> None:
             ),
             60,
         )
-    assert len(stopped) == 1, "told once"
+    await soon(lambda: stopped, "it to be told")
+    assert len(stopped) == 1, "once"
 
 
 async def test_what_a_leader_may_say(cell: Cell) -> None:

@@ -1,0 +1,77 @@
+"""Every primitive, with the reply to any one of its requests lost: nothing is left behind, or done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from uuid import uuid4
+
+import pytest
+
+import holdfast
+from tests.proxy import TcpProxy
+from tests.servers import HOST, RedisFactory
+from tests.waiting import eventually
+
+Deed = Callable[[holdfast.Client, str], None]
+
+
+def share(client: holdfast.Client, name: str) -> None:
+    with client.rwlock(f"{name}:rw").write() as lease:
+        lease.downgrade()
+        lease.check()
+    with client.semaphore(f"{name}:s", 3, weight=2):
+        pass
+
+
+def take_several(client: holdfast.Client, name: str) -> None:
+    with client.lock_all([f"{name}:c", f"{name}:a", f"{name}:b"]) as leases:
+        leases.check()
+
+
+def transact(client: holdfast.Client, name: str) -> None:
+    def work(transaction: holdfast.Transaction) -> None:
+        transaction.lock(f"{name}:a")
+        with suppress(holdfast.LockTimeout):
+            transaction.lock(f"{name}:obstacle")
+
+    client.transaction("wound-wait", timeout=0.05).run(work)
+
+
+def be_elected(client: holdfast.Client, name: str) -> None:
+    election = client.election(f"{name}:e", "me")
+    with election:
+        election.proclaim("still me")
+
+
+def run_once(client: holdfast.Client, name: str) -> None:
+    assert client.once(f"{name}:o", lambda: 7, keep=600) == 7
+    assert client.once(f"{name}:o", lambda: 8, keep=600) == 7, "it was done, and that is known"
+
+
+@pytest.mark.parametrize("deed", [share, take_several, transact, be_elected, run_once])
+def test_the_reply_to_any_request_is_lost(
+    deed: Deed, redis_server: RedisFactory, tcp_proxy: Callable[[int], TcpProxy]
+) -> None:
+    server = redis_server()
+    proxy = tcp_proxy(server.port)
+    with holdfast.Client(server.url) as witness:
+        for number in count(1):
+            name = uuid4().hex
+            obstacle = witness.lock(f"{name}:obstacle").acquire()
+            with holdfast.Client(f"redis://{HOST}:{proxy.port}") as client:
+                client.names("nothing")  # connected
+                cut = proxy.cut_after_request(number)
+                # Not to know whether it was done is an honest answer; anything else would be wrong.
+                with suppress(holdfast.EngineError, holdfast.LeaseLost):
+                    deed(client, name)
+                if not cut.is_set():
+                    break
+                eventually(
+                    lambda: witness.names(f"*{name}*") == [f"{name}:obstacle"],  # noqa: B023
+                    f"nothing to be left after a cut at request {number}",
+                )
+                eventually(lambda: not client._keeper._wheel, "nothing to be kept")
+            obstacle.release()
+        assert number > 3, "there was something to cut"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from holdfast.client.base import BaseClient, default_url
 from holdfast.core.ticket import Inspection
 from holdfast.engines.contract import Guarantee
-from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO, run
 from holdfast.primitives.election import AsyncElection, Election
 from holdfast.primitives.lease import AsyncLease, Lease
@@ -161,6 +160,8 @@ class AsyncClient(BaseClient[AsyncLease, AsyncLock, AsyncLockAll, AsyncTransacti
         label: str = "",
         purpose: Guarantee = "efficiency",
     ) -> None:
+        from holdfast.io.asyncio import AsyncioIO  # asyncio takes long to import
+
         super().__init__(url, AsyncioIO(), ttl, label, purpose)
 
     def lock(

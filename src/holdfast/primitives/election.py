@@ -7,7 +7,6 @@ waits behind it is woken by that, as by any release.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -300,6 +299,8 @@ class AsyncElection(BaseElection[AsyncLease]):
         """Campaign, lead, resign. `started` does the work: it is called with the term, and cancelled when
         that is lost. `stopped`, a plain function, is called once when the work has ended or the term is
         lost; `new_leader`, likewise plain, hears of every change meanwhile."""
+        import asyncio  # takes long, and most programs that block never need it
+
         over = self._keeper.io.event()
         if new_leader is not None:
             self._keeper.io.spawn(self._report(new_leader, over.is_set), "holdfast-observer")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.errors import EngineError, LeaseLost, Unsupported
 from holdfast.core.lease import LeaseState
@@ -14,6 +13,9 @@ from holdfast.io.blocking import run
 from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.kept import EVICTED, EXPIRED, RELEASED, Kept
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
+
+if TYPE_CHECKING:
+    from holdfast.primitives.canceller import Canceller
 
 log = logging.getLogger("holdfast")
 
@@ -262,7 +264,7 @@ class AsyncLease(BaseLease):
     def __init__(self, keeper: Keeper, kept: Kept, *, cancels: bool = False) -> None:
         super().__init__(keeper, kept)
         self._cancels = cancels
-        self._canceller: _Canceller | None = None
+        self._canceller: Canceller | None = None
 
     @property
     def lost(self) -> AsyncLost:
@@ -283,7 +285,9 @@ class AsyncLease(BaseLease):
 
     async def __aenter__(self) -> AsyncLease:
         if self._cancels:
-            self._canceller = _Canceller()
+            from holdfast.primitives.canceller import Canceller  # with asyncio, which few need
+
+            self._canceller = Canceller()
             self._kept.on_lost = [self._canceller]
         return self
 
@@ -291,29 +295,6 @@ class AsyncLease(BaseLease):
         if self._canceller is not None and self._canceller.caused(error):
             raise self._lost(self._kept.reason or EXPIRED) from error
         await end(self, error)
-
-
-class _Canceller:
-    """Cancels the task whose lease is lost, and knows its own cancellation again."""
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "async with runs in a task"
-        self._task = task
-        self._before = task.cancelling()
-        self._fired = False
-
-    def __call__(self) -> None:
-        # A task that notices the loss itself gets LeaseLost right there.
-        if asyncio.current_task() is not self._task:
-            self._fired = True
-            self._task.cancel()
-
-    def caused(self, error: BaseException | None) -> bool:
-        """Whether the error that ended the body is this cancellation and no other."""
-        if not self._fired or not isinstance(error, asyncio.CancelledError):
-            return False
-        return self._task.uncancel() <= self._before
 
 
 async def end(lease: BaseLease, error: BaseException | None) -> None:

@@ -23,7 +23,7 @@ from tests.waiting import eventually, soon
 ROOT = Path(__file__).parent.parent
 FACES = ("sync", "async")
 
-CROWD = {"sqlite": 10, "redis": 10}
+CROWD = {"sqlite": 12, "redis": 12}
 """Processes; elsewhere eight, because most of what they cost is that they start."""
 
 LEASES = {"sqlite": 10_000, "redis": 10_000, "postgresql": 2_000, "mysql": 2_000}

@@ -230,6 +230,7 @@ class ZooKeeperStore(Store):
         self._client.create(f"/{self.name}", str(value).encode())
 
     def read(self) -> int:
+        self._client.sync(f"/{self.name}")  # the node that we ask may be behind the others
         return int(self._client.get(f"/{self.name}")[0])
 
     def write(self, value: int, lease: Stamp | None) -> None:

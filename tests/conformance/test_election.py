@@ -129,6 +129,19 @@ async def test_a_leader_that_is_stopped_is_replaced(cell: Cell) -> None:
         term.check()
 
 
+async def test_a_lost_term_is_heard_of_though_the_leader_lives_on(cell: Cell) -> None:
+    cell.needs("expiring")
+    cell.needs("sharing")
+    client, other = cell.client(), cell.client()
+    election = client.election(cell.name, "me", ttl=1.5)
+    await cell.run(election.campaign)
+    # It would look by itself, but not for minutes.
+    async with observing(cell, other.election(cell.name, ttl=600)) as observer:
+        await observer.sees("me")
+        assert await cell.run(lambda: other.break_lock(cell.name))
+        await observer.sees("me", None)
+
+
 async def test_callbacks(cell: Cell) -> None:
     client, other = cell.client(), cell.client()
     election = client.election(cell.name, "me", **lasting(client, 60))

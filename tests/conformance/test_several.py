@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, lasting, queued
+from tests.waiting import soon
 
 
 def three(cell: Cell) -> list[str]:
@@ -47,6 +48,29 @@ async def test_nothing_is_held_if_one_can_not_be_had(cell: Cell) -> None:
     await cell.run(obstacle.release)
     leases = await asyncio.wait_for(waiting, 30)
     assert leases[f"{cell.name}:b"].fence > obstacle.fence
+
+
+async def test_it_begins_anew_if_one_is_lost_while_another_is_waited_for(cell: Cell) -> None:
+    cell.needs("expiring")
+    client, other = cell.client(), cell.client()
+    first, second = f"{cell.name}:a", f"{cell.name}:b"
+    obstacle = await cell.run(other.lock(second).acquire)
+    waiting = cell.actor().start(client.lock_all([first, second], ttl=1.5).acquire)
+    await queued(cell, client, 1, second)
+    assert await cell.run(lambda: other.break_lock(first))
+
+    def noticed() -> bool:
+        wheels = list(client._keeper._wheel.values())
+        return all(kept.ticket.name != first for wheel in wheels for kept in list(wheel.values()))
+
+    await soon(noticed, "the loss to be noticed")
+    between = await cell.run(other.lock(first).acquire)
+    await cell.run(obstacle.release)
+    await cell.run(between.release)
+    leases = await asyncio.wait_for(waiting, 30)
+    leases.check()
+    assert leases[first].fence > between.fence
+    await cell.run(leases.release)
 
 
 async def test_two_who_want_the_same_in_another_order(cell: Cell) -> None:

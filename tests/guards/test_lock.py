@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
@@ -13,7 +14,15 @@ from uuid import uuid4
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from holdfast import AsyncClient, Client, LeaseLost, LeaseState, StaleFence, Unsupported
+from holdfast import (
+    AsyncClient,
+    Client,
+    LeaseLost,
+    LeaseState,
+    LockTimeout,
+    StaleFence,
+    Unsupported,
+)
 from holdfast.guards import AsyncFencedFile, AsyncSqlGuard, FencedFile, RedisGuard, SqlGuard
 from holdfast.guards.objects import ObjectGuard, S3Store
 from tests.guards.stamps import Stamp
@@ -76,6 +85,34 @@ async def test_the_same_in_asyncio(async_client: AsyncClient, tmp_path: Path) ->
     assert await file.newest() == tried.fence
     assert await file.read() == b"good"
     await tried.release()
+
+
+class Crowded:
+    """A storage that has seen a newer one, and somebody who joins the queue at that very moment."""
+
+    def __init__(self, client: Client, other: Client) -> None:
+        self._client, self._other = client, other
+        self.leases: list[Any] = []
+
+    def raise_fence(self, lease: Any) -> None:
+        if not self.leases:
+            threading.Thread(target=self._take, daemon=True).start()
+            eventually(lambda: self._client.inspect("x").waiting, "the other one")
+        raise StaleFence(lease.name, given=lease.fence, newest=lease.fence + 1)
+
+    def _take(self) -> None:
+        self.leases.append(self._other.lock("x").acquire())
+
+
+def test_who_does_not_wait_does_not_wait_for_the_second_turn_either(
+    client: Client, url: str
+) -> None:
+    with Client(url) as other:
+        guard = Crowded(client, other)
+        with pytest.raises(LockTimeout):
+            client.lock("x", guard=guard).try_acquire()
+        eventually(lambda: guard.leases, "the other one's turn")
+        guard.leases[0].release()
 
 
 class AlwaysAhead:

@@ -19,6 +19,13 @@ def test_all_come_to_an_end(policy: str) -> None:
         assert sum(verdict.given_way for verdict in verdicts) > 0, "else it proves nothing"
 
 
+@pytest.mark.parametrize("seed", [385, 467])
+def test_a_wound_that_nobody_heard_is_noticed_at_the_renewal(seed: int) -> None:
+    """Two wound one at the same moment: one takes its bell away, the other stands in its place."""
+    (verdict,) = run_many("wound-wait", range(seed, seed + 1))
+    assert verdict.violations == []
+
+
 def holders_only(transaction: AsyncTransaction) -> None:
     """The mistake of the textbooks: to compare with who holds, but not with who waits ahead."""
     policy = transaction._policy

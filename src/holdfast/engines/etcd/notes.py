@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from contextlib import suppress
-from typing import NamedTuple
 
+from holdfast.core.note import Note
 from holdfast.core.sightings import Sightings
 from holdfast.core.ticket import Place, Ticket
 from holdfast.engines.etcd import requests
@@ -23,19 +23,6 @@ from holdfast.engines.etcd.wire import RANGE, first
 
 _REMEMBERED = 1_000
 """Names of which it is remembered when their note was first seen."""
-
-
-class _Note(NamedTuple):
-    keep: float
-    text: str
-
-    def pack(self) -> bytes:
-        return f"{self.keep!r} {self.text}".encode()
-
-    @classmethod
-    def unpack(cls, value: bytes) -> _Note:
-        keep, _, text = value.decode().partition(" ")
-        return cls(float(keep), text)
 
 
 class Notes:
@@ -53,7 +40,7 @@ class Notes:
         if holding is None:
             return False
         lease = await self._queues.leases.own(keep, until)
-        value = _Note(keep, text).pack()
+        value = Note(keep, text).pack()
         request = requests.note(*holding, note_key(ticket.name), value, lease)
         try:
             answer = await self._queues.ask(request, until)
@@ -76,7 +63,7 @@ class Notes:
         found = first(await self._queues.cluster.ask(RANGE, request, until, repeatable=True))
         if found is None:
             return None
-        note = _Note.unpack(found.value)
+        note = Note.unpack(found.value)
         return note.text if self._left(name, found.mod_revision, note.keep) > 0 else None
 
     async def _holding(self, ticket: Ticket, until: float) -> tuple[bytes, int] | None:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 from kazoo.exceptions import NodeExistsError
 
+from holdfast.core.note import Note
 from holdfast.engines.zookeeper import requests as ask
 from holdfast.engines.zookeeper.advice import rejection
 from holdfast.engines.zookeeper.nodes import escaped
@@ -35,19 +36,6 @@ _NEIGHBOURS = 32
 """At so many, which is more than were added: so what is over does not pile up."""
 
 
-class _Note(NamedTuple):
-    keep: float
-    text: str
-
-    def pack(self) -> bytes:
-        return f"{self.keep!r} {self.text}".encode()
-
-    @classmethod
-    def unpack(cls, data: bytes) -> _Note:
-        keep, _, text = data.decode().partition(" ")
-        return cls(float(keep), text)
-
-
 class Notes:
     """All notes beside the queues below one path."""
 
@@ -62,7 +50,7 @@ class Notes:
     async def remember(self, ticket: str, name: str, text: str, keep: float, until: float) -> bool:
         """Note something down, provided that a ticket which holds is still there."""
         shelf, path = self._place(name)
-        data = _Note(keep, text).pack()
+        data = Note(keep, text).pack()
         replace = ask.write_held(ticket, ask.touch(path, data))
         add = ask.add_note(ticket, path, data, shelf, self._acl)
         while True:
@@ -91,7 +79,7 @@ class Notes:
         if ask.gone(found):
             return None
         data, stat = value(found)
-        note = _Note.unpack(data)
+        note = Note.unpack(data)
         return None if _is_over(note, stat, await self._now(until)) else note.text
 
     async def tidy(self, name: str, until: float) -> None:
@@ -111,7 +99,7 @@ class Notes:
         over = [
             ask.remove_note(path, reply[1].version, shelf, version)
             for path, reply in zip(paths, found, strict=True)
-            if not ask.gone(reply) and _is_over(_Note.unpack(value(reply)[0]), reply[1], now)
+            if not ask.gone(reply) and _is_over(Note.unpack(value(reply)[0]), reply[1], now)
         ]
         if over:
             await self._queues.ask(until, *over)
@@ -142,5 +130,5 @@ def _fault(reply: Any) -> Any:
     return reply[1] if isinstance(reply, list) else reply
 
 
-def _is_over(note: _Note, stat: Any, now: float) -> bool:
+def _is_over(note: Note, stat: Any, now: float) -> bool:
     return bool(stat.mtime / 1000 + note.keep <= now)

@@ -133,12 +133,14 @@ async def test_a_lost_term_is_heard_of_though_the_leader_lives_on(cell: Cell) ->
     cell.needs("expiring")
     cell.needs("sharing")
     client, other = cell.client(), cell.client()
-    election = client.election(cell.name, "me", ttl=1.5)
-    await cell.run(election.campaign)
+    election = client.election(cell.name, "me", ttl=300)
+    term = await cell.run(election.campaign)
     # It would look by itself, but not for minutes.
-    async with observing(cell, other.election(cell.name, ttl=600)) as observer:
+    async with observing(cell, other.election(cell.name, ttl=300)) as observer:
         await observer.sees("me")
         assert await cell.run(lambda: other.break_lock(cell.name))
+        with pytest.raises(holdfast.LeaseLost):
+            await cell.run(term.renew)
         await observer.sees("me", None)
 
 

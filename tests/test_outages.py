@@ -21,7 +21,7 @@ from tests.servers_mysql import MysqlServer
 from tests.servers_postgresql import PostgresqlServer
 from tests.servers_redlock import RedlockSet
 from tests.servers_zookeeper import Ensemble
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 Outage = Callable[[], AbstractContextManager[None]]
 
@@ -161,7 +161,7 @@ async def test_asking_an_engine_that_is_gone(cell: Cell, fragile: tuple[str, Out
         start = time.monotonic()
         with pytest.raises(holdfast.EngineError) as caught:
             await asyncio.wait_for(cell.run(act), 30)
-        assert time.monotonic() - start < 15, "reported, not hung"
+        assert time.monotonic() - start < 25, "reported, not hung"
         assert caught.value.outcome in ("unknown", "not applied")
         assert caught.value.__cause__ is not None
         assert not isinstance(caught.value, TimeoutError), "not to be taken for a held lock"
@@ -184,7 +184,7 @@ async def test_waiting_through_an_outage(cell: Cell, fragile: tuple[str, Outage]
     with gone():
         await asyncio.sleep(0.5)  # some of its requests fail meanwhile
     await cell.run(lease.release)
-    assert (await asyncio.wait_for(waiter, 20)).fence > lease.fence
+    assert (await within(waiter)).fence > lease.fence
 
 
 async def _free(cell: Cell, client: Any) -> bool:

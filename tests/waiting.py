@@ -40,3 +40,8 @@ async def soon(condition: Callable[[], Any], what: str, timeout: float = PATIENC
         if value:
             return value
         await asyncio.sleep(next(pauses))
+
+
+async def within(task: asyncio.Task[T]) -> T:
+    """What a task brings, which must not take for ever."""
+    return await asyncio.wait_for(task, PATIENCE)

@@ -171,5 +171,18 @@ async def queued(cell: Cell, client: Any, count: int, name: str | None = None) -
     await soon(enough, f"{count} waiting tickets")
 
 
+async def answered(client: Any, count: int) -> None:
+    """Wait until a client has heard that `count` of its tickets hold or wait.
+
+    Who looks at the server only may see a ticket whose client still waits for the first answer. If
+    the connection ends then, the call fails: nobody has joined a queue that survives it.
+    """
+
+    def kept() -> int:
+        return sum(len(wheel) for wheel in list(client._keeper._wheel.values()))
+
+    await soon(lambda: kept() >= count, f"{count} answers")
+
+
 OpenCell = Callable[[str], Cell]
 """How a test of one engine opens a cell at a URL of its own."""

@@ -1,14 +1,12 @@
 """The same caller twice, re-entry, hand-over to another caller, and what a fork does."""
 
-import asyncio
-
 import pytest
 
 import holdfast
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
-from tests.conformance.test_waiting import within
-from tests.waiting import soon
+from tests.conformance.test_waiting import with_lock
+from tests.waiting import soon, within
 
 
 async def test_the_same_caller_twice_would_deadlock(cell: Cell) -> None:
@@ -100,7 +98,7 @@ async def test_releasing_twice_is_harmless(cell: Cell) -> None:
 async def test_a_release_inside_the_body_is_the_release(cell: Cell) -> None:
     client = cell.client()
     if cell.face == "sync":
-        await cell.run(lambda: within(client.lock(cell.name), lambda lease: lease.release()))
+        await cell.run(lambda: with_lock(client.lock(cell.name), lambda lease: lease.release()))
     else:
 
         async def body() -> None:
@@ -142,7 +140,7 @@ async def test_closing_a_client_ends_its_waiting(cell: Cell) -> None:
     await queued(cell, other, 1)
     await cell.run(client.close)
     with pytest.raises(holdfast.HoldfastError, match="closed"):
-        await asyncio.wait_for(waiter, 30)
+        await within(waiter)
 
     async def nobody_waits() -> bool:
         return not (await cell.run(lambda: other.inspect(cell.name))).waiting

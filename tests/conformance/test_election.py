@@ -14,7 +14,7 @@ import pytest
 import holdfast
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 class Observer:
@@ -73,7 +73,7 @@ async def test_one_leads_and_the_next_follows(cell: Cell) -> None:
     with pytest.raises(holdfast.HoldfastError, match="already"):
         await cell.run(mine.campaign)
     await cell.run(mine.resign)
-    following = await asyncio.wait_for(follower, 30)
+    following = await within(follower)
     assert following.fence > term.fence
     assert (await cell.run(mine.leader)).value == "two"
     await cell.run(mine.resign)  # it leads no more, so nothing happens
@@ -100,7 +100,7 @@ async def _watch_two_leaders(
     following = cell.actor().start(theirs.campaign)
     await queued(cell, client, 1)
     await cell.run(mine.resign)
-    await asyncio.wait_for(following, 30)
+    await within(following)
     await soon(lambda: observer.seen[-1] and observer.seen[-1].value == "two", "the new leader")
     terms = [leader.term for leader in observer.seen if leader]
     assert terms == sorted(terms)
@@ -119,7 +119,7 @@ async def test_a_leader_that_is_stopped_is_replaced(cell: Cell) -> None:
             campaign = cell.actor().start(heir.campaign)
             await queued(cell, client, 1)
             old.stop()
-            term = await asyncio.wait_for(campaign, 30)
+            term = await within(campaign)
             assert term.fence > before
             await soon(
                 lambda: observer.seen[-1] and observer.seen[-1].value == "new", "the new one"
@@ -173,7 +173,7 @@ async def test_callbacks(cell: Cell) -> None:
     assert (await cell.run(other.election(cell.name).leader)).value == "me"
     await soon(lambda: told, "the leader to be told of itself")
     going_on.set()
-    assert await asyncio.wait_for(job, 30) == "done"
+    assert await within(job) == "done"
     (_, first), (what, second) = events.get(), events.get()
     assert (what, first) == ("stopped", second)
     assert events.empty()

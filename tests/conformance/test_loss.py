@@ -8,7 +8,7 @@ import pytest
 import holdfast
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 TTL = 2.0
 """Long enough that a machine under load does not lose a lease by itself."""
@@ -52,7 +52,7 @@ async def test_a_stopped_holder_learns_of_its_loss_at_once(cell: Cell) -> None:
         await queued(cell, client, 1)
         holder.stop()
         try:
-            lease = await asyncio.wait_for(heir, 30)
+            lease = await within(heir)
             assert lease.fence > fence
             assert lease.abandoned
         finally:
@@ -83,7 +83,7 @@ async def test_a_waiter_that_was_stopped_for_long_joins_again(cell: Cell) -> Non
             behind = cell.actor().start(lambda: client.lock(cell.name).acquire())
             await queued(cell, client, 2)
             await cell.run(lease.release)
-            second = await asyncio.wait_for(behind, 30)
+            second = await within(behind)
         finally:
             waiter.go_on()
         await queued(cell, client, 1)
@@ -101,7 +101,7 @@ async def test_a_broken_lock_is_lost_and_passed_on(cell: Cell) -> None:
     heir = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, client, 1)
     assert await cell.run(lambda: client.break_lock(cell.name)) is True
-    assert (await asyncio.wait_for(heir, 30)).abandoned
+    assert (await within(heir)).abandoned
     assert await holder.do(lambda: lease.lost.wait(10))
     assert told == [lease]
     with pytest.raises(holdfast.LeaseLost, match="is lost") as caught:

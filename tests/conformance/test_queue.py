@@ -125,7 +125,7 @@ async def test_entering_twice_with_one_id_is_entering_once(cell: Cell) -> None:
     assert again == held
     assert (still.place, still.fence) == (Place.WAITING, waiting.fence)
     assert 0 < still.recheck <= holder.ttl
-    seen = await cell.run(lambda: as_face(cell, engine.inspect(cell.name, limit=9, timeout=2)))
+    seen = await cell.run(lambda: as_face(cell, engine.inspect(cell.name, limit=9, timeout=30)))
     assert (len(seen.holders), seen.waiting, len(seen.waiters)) == (1, 1, 1)
 
 
@@ -135,10 +135,10 @@ async def test_leaving_twice_is_leaving_once(cell: Cell) -> None:
     holder, waiter, last = ticket(cell), ticket(cell), ticket(cell)
     for one in (holder, waiter, last):
         await cell.run(partial(enter, cell, engine, one))
-    assert await cell.run(lambda: as_face(cell, engine.leave(waiter, timeout=2))) is True
-    assert await cell.run(lambda: as_face(cell, engine.leave(waiter, timeout=2))) is False
-    assert await cell.run(lambda: as_face(cell, engine.leave(holder, timeout=2))) is True
-    assert await cell.run(lambda: as_face(cell, engine.leave(holder, timeout=2))) is False
+    assert await cell.run(lambda: as_face(cell, engine.leave(waiter, timeout=30))) is True
+    assert await cell.run(lambda: as_face(cell, engine.leave(waiter, timeout=30))) is False
+    assert await cell.run(lambda: as_face(cell, engine.leave(holder, timeout=30))) is True
+    assert await cell.run(lambda: as_face(cell, engine.leave(holder, timeout=30))) is False
     assert (await cell.run(lambda: enter(cell, engine, last))).place is Place.ADMITTED
 
 
@@ -146,10 +146,10 @@ async def test_a_renewal_never_brings_a_ticket_back(cell: Cell) -> None:
     engine = _engine(cell)
     first, unknown = ticket(cell), ticket(cell)
     await cell.run(lambda: enter(cell, engine, first))
-    await cell.run(lambda: as_face(cell, engine.leave(first, timeout=2)))
-    standings = await cell.run(lambda: as_face(cell, engine.renew([first, unknown], timeout=2)))
+    await cell.run(lambda: as_face(cell, engine.leave(first, timeout=30)))
+    standings = await cell.run(lambda: as_face(cell, engine.renew([first, unknown], timeout=30)))
     assert [standing.place for standing in standings] == [Place.GONE, Place.GONE]
-    seen = await cell.run(lambda: as_face(cell, engine.inspect(cell.name, limit=9, timeout=2)))
+    seen = await cell.run(lambda: as_face(cell, engine.inspect(cell.name, limit=9, timeout=30)))
     assert not seen.holders
     assert not seen.waiting
 
@@ -166,7 +166,7 @@ async def test_joining_only_if_free(cell: Cell) -> None:
     assert (
         await cell.run(lambda: enter(cell, engine, first, if_free=True))
     ).place is Place.ADMITTED
-    seen = await cell.run(lambda: as_face(cell, engine.inspect(cell.name, limit=9, timeout=2)))
+    seen = await cell.run(lambda: as_face(cell, engine.inspect(cell.name, limit=9, timeout=30)))
     assert seen.waiting == 0
 
 
@@ -190,11 +190,11 @@ async def test_eviction_passes_the_lock_on(cell: Cell) -> None:
     cell.needs("numbered")
     engine = _engine(cell)
     holder, heir = ticket(cell), ticket(cell)
-    assert await cell.run(lambda: as_face(cell, engine.evict(cell.name, timeout=2))) is False
+    assert await cell.run(lambda: as_face(cell, engine.evict(cell.name, timeout=30))) is False
     for one in (holder, heir):
         await cell.run(partial(enter, cell, engine, one))
-    assert await cell.run(lambda: as_face(cell, engine.evict(cell.name, timeout=2))) is True
-    standings = await cell.run(lambda: as_face(cell, engine.renew([holder, heir], timeout=2)))
+    assert await cell.run(lambda: as_face(cell, engine.evict(cell.name, timeout=30))) is True
+    standings = await cell.run(lambda: as_face(cell, engine.renew([holder, heir], timeout=30)))
     assert [standing.place for standing in standings] == [Place.GONE, Place.ADMITTED]
     assert standings[1].abandoned
 
@@ -252,7 +252,7 @@ def _engine(cell: Cell) -> Any:
 
 def enter(cell: Cell, engine: Any, one: Ticket, *, if_free: bool = False) -> Any:
     async def enter_and_unpark() -> Any:
-        standing = await engine.enter(one, if_free=if_free, timeout=2)
+        standing = await engine.enter(one, if_free=if_free, timeout=30)
         engine.unpark(one)  # nobody waits with it
         return standing
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 import holdfast
 from tests.child import Child
 from tests.conformance.cells import Cell, queued
+from tests.waiting import within
 
 
 async def test_an_engine_without_sharing_says_so_at_once(cell: Cell) -> None:
@@ -35,11 +34,11 @@ async def test_readers_share_and_a_writer_waits_for_them(cell: Cell) -> None:
     for reader in readers:
         assert not writer.done()
         await cell.run(reader.release)
-    lease = await asyncio.wait_for(writer, 30)
+    lease = await within(writer)
     assert not late.done(), "the writer holds alone"
     assert lease.fence > max(reader.fence for reader in readers)
     await cell.run(lease.release)
-    assert (await asyncio.wait_for(late, 30)).fence > lease.fence
+    assert (await within(late)).fence > lease.fence
 
 
 async def test_a_mutex_is_a_writer(cell: Cell) -> None:
@@ -60,7 +59,7 @@ async def test_a_writer_turns_reader(cell: Cell) -> None:
     reader = cell.actor().start(other.rwlock(cell.name).read().acquire)
     await queued(cell, client, 1)
     await cell.run(lease.downgrade)
-    following = await asyncio.wait_for(reader, 30)
+    following = await within(reader)
     lease.check()
     await cell.run(lease.renew)
     with pytest.raises(ValueError, match="shares it already"):
@@ -98,5 +97,5 @@ async def test_a_killed_reader_is_forgotten_after_its_ttl(cell: Cell) -> None:
         await queued(cell, client, 1)
         reader.kill()
     await cell.run(living.release)
-    lease = await asyncio.wait_for(writer, 30)
+    lease = await within(writer)
     assert not lease.abandoned, "a reader leaves nothing half done"

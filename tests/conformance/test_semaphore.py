@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 import pytest
 
 from tests.child import Child
 from tests.conformance.cells import Cell, queued
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 async def test_as_many_hold_as_there_are_permits(cell: Cell) -> None:
@@ -22,7 +21,7 @@ async def test_as_many_hold_as_there_are_permits(cell: Cell) -> None:
     waiter = cell.actor().start(other.semaphore(cell.name, permits=3).acquire)
     await queued(cell, client, 1)
     await cell.run(second.release)
-    fourth = await asyncio.wait_for(waiter, 30)
+    fourth = await within(waiter)
     assert fourth.fence > third.fence > first.fence
     seen = await cell.run(lambda: client.inspect(cell.name))
     assert len(seen.holders) == 3
@@ -42,7 +41,7 @@ async def test_several_permits_at_once(cell: Cell) -> None:
     assert not waiter.done()
     assert await cell.run(client.semaphore(cell.name, permits=3).try_acquire) is None, "in turn"
     await cell.run(one.release)
-    assert (await asyncio.wait_for(waiter, 30)).fence > one.fence
+    assert (await within(waiter)).fence > one.fence
 
 
 async def test_another_number_of_permits_is_noticed(
@@ -55,7 +54,7 @@ async def test_another_number_of_permits_is_noticed(
         waiter = cell.actor().start(other.semaphore(cell.name, permits=5).acquire)
         await soon(lambda: "with 3 permits, and we with 5" in caplog.text, "the warning")
         await cell.run(lease.release)
-        await asyncio.wait_for(waiter, 30)
+        await within(waiter)
 
 
 async def test_the_permit_of_a_killed_holder_is_free_after_its_ttl(cell: Cell) -> None:
@@ -68,7 +67,7 @@ async def test_the_permit_of_a_killed_holder_is_free_after_its_ttl(cell: Cell) -
         waiter = cell.actor().start(client.semaphore(cell.name, permits=2).acquire)
         await queued(cell, client, 1)
         child.kill()
-    assert not (await asyncio.wait_for(waiter, 30)).abandoned
+    assert not (await within(waiter)).abandoned
 
 
 async def test_what_a_semaphore_must_be_given(cell: Cell) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, lasting, queued
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 def three(cell: Cell) -> list[str]:
@@ -46,7 +46,7 @@ async def test_nothing_is_held_if_one_can_not_be_had(cell: Cell) -> None:
     await queued(cell, client, 1, f"{cell.name}:b")
     assert await held(cell, client) == ["a", "b"], "what comes later is not held in advance"
     await cell.run(obstacle.release)
-    leases = await asyncio.wait_for(waiting, 30)
+    leases = await within(waiting)
     assert leases[f"{cell.name}:b"].fence > obstacle.fence
 
 
@@ -67,7 +67,7 @@ async def test_it_begins_anew_if_one_is_lost_while_another_is_waited_for(cell: C
     between = await cell.run(other.lock(first).acquire)
     await cell.run(obstacle.release)
     await cell.run(between.release)
-    leases = await asyncio.wait_for(waiting, 30)
+    leases = await within(waiting)
     leases.check()
     assert leases[first].fence > between.fence
     await cell.run(leases.release)

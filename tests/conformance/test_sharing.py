@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
 from holdfast.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 LIMIT = 5.0
 
@@ -122,7 +122,7 @@ async def test_one_that_gives_up_waiting_lets_those_behind_it_in(cell: Cell) -> 
     b = await desk.joined("b", READING)
     parked = desk.park(b)
     assert await desk.leave(writer, Departure.WITHDRAWN)
-    news = await asyncio.wait_for(parked, 30)
+    news = await within(parked)
     assert news is None or news.place is Place.ADMITTED
     assert await desk.picture() == (["a", "b"], [])
 
@@ -187,7 +187,7 @@ async def test_one_that_holds_alone_may_share_from_now_on_but_never_goes_back(ce
     held = await desk.enter(a)
     turned = await desk.enter(a._replace(share=READING))
     assert turned == held, "it keeps its fence"
-    news = await asyncio.wait_for(parked, 30)
+    news = await within(parked)
     assert news is None or news.place is Place.ADMITTED
     assert await desk.picture() == (["a", "b"], [])
     assert (await desk.enter(a)).place is Place.ADMITTED, "a late copy of the first request"

@@ -9,7 +9,7 @@ import pytest
 import holdfast
 from tests.child import Child
 from tests.conformance.cells import Cell, queued
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 async def test_a_timeout_is_a_total_and_says_who_holds(cell: Cell) -> None:
@@ -55,7 +55,7 @@ async def test_a_body_never_runs_unheld(cell: Cell) -> None:
         bodies.append(1)
 
     with pytest.raises(holdfast.LockTimeout):
-        await cell.run(lambda: within(client.lock(cell.name, timeout=0.6), body))
+        await cell.run(lambda: with_lock(client.lock(cell.name, timeout=0.6), body))
     assert bodies == []
 
 
@@ -64,7 +64,7 @@ async def test_a_with_block_holds_and_releases(cell: Cell) -> None:
     lock = client.lock(cell.name)
     seen: list[Any] = []
     for _ in range(2):
-        await cell.run(lambda: within(lock, lambda lease: seen.append((lease, lease.state))))
+        await cell.run(lambda: with_lock(lock, lambda lease: seen.append((lease, lease.state))))
     assert [state for _, state in seen] == [holdfast.LeaseState.HELD] * 2
     assert seen[0][0].fence < seen[1][0].fence
     assert seen[0][0].state is holdfast.LeaseState.RELEASED
@@ -78,7 +78,7 @@ async def test_a_body_that_fails_releases_and_keeps_its_error(cell: Cell) -> Non
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await cell.run(lambda: within(client.lock(cell.name), fails))
+        await cell.run(lambda: with_lock(client.lock(cell.name), fails))
     assert await cell.run(lambda: client.lock(cell.name).try_acquire())
 
 
@@ -94,7 +94,7 @@ async def test_two_callers_may_share_one_lock_object(cell: Cell) -> None:
         lease.check()
         inside.pop()
 
-    await asyncio.gather(*(cell.actor().do(lambda: within(lock, body)) for _ in range(8)))
+    await asyncio.gather(*(cell.actor().do(lambda: with_lock(lock, body)) for _ in range(8)))
     assert most == [1] * 8
 
 
@@ -126,7 +126,7 @@ async def test_a_dead_waiter_delays_the_next_by_no_more_than_its_ttl(cell: Cell)
         await queued(cell, client, 2)
         ghost.kill()
         await cell.run(lease.release)
-        next_lease = await asyncio.wait_for(heir, 30)
+        next_lease = await within(heir)
     assert next_lease.fence > lease.fence
     if client.traits.numbered:  # it had its place, and held the lock when that was found empty
         assert next_lease.abandoned
@@ -163,14 +163,14 @@ async def test_the_decorator_fills_in_the_name(cell: Cell) -> None:
         client.locked("x:{month}")(bare)
 
 
-def within(lock: Any, body: Any) -> Any:
+def with_lock(lock: Any, body: Any) -> Any:
     """Run a body in the lock's `with` block, whichever it has."""
     if hasattr(lock, "__aenter__"):
-        return _within_async(lock, body)
+        return _with_lock_async(lock, body)
     with lock as lease:
         return body(lease)
 
 
-async def _within_async(lock: Any, body: Any) -> Any:
+async def _with_lock_async(lock: Any, body: Any) -> Any:
     async with lock as lease:
         return body(lease)

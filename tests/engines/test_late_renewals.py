@@ -28,18 +28,18 @@ async def test_renewed_in_the_last_moment(
     async def after_a_renewal(*args: Any) -> Any:
         nonlocal attempts
         attempts += 1
-        await ahead.renew([holder], timeout=2)
+        await ahead.renew([holder], timeout=30)
         return await take_out(*args)
 
     try:
-        await ahead.enter(holder, if_free=False, timeout=2)
-        standing = await behind.enter(waiter, if_free=False, timeout=2)
+        await ahead.enter(holder, if_free=False, timeout=30)
+        standing = await behind.enter(waiter, if_free=False, timeout=30)
         monkeypatch.setattr(queues, step, after_a_renewal)
         await asyncio.sleep(standing.recheck + 0.05)  # time itself is under test
-        standing = await behind.enter(waiter, if_free=False, timeout=2)
+        standing = await behind.enter(waiter, if_free=False, timeout=30)
         assert attempts == 1, "it was about to be taken out"
         assert standing.place is Place.WAITING
-        (renewed,) = await ahead.renew([holder], timeout=2)
+        (renewed,) = await ahead.renew([holder], timeout=30)
         assert renewed is not None
         assert renewed.place is Place.ADMITTED
     finally:

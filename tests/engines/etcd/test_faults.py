@@ -1,6 +1,5 @@
 """Servers that are killed, frozen and started again: what goes on, what is lost, and that it is said."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,11 +7,11 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell, OpenCell, queued
+from tests.conformance.cells import Cell, OpenCell, answered, queued
 from tests.engines.etcd import seeing
 from tests.engines.etcd.soak import soak
 from tests.servers_etcd import EtcdCluster, EtcdServer
-from tests.waiting import eventually, soon
+from tests.waiting import eventually, soon, within
 
 
 def first_in_line(cluster: EtcdCluster, member: EtcdServer | None) -> str:
@@ -52,7 +51,7 @@ async def test_one_server_less(
         await soon(lambda: _done(cell, lambda: lease.renew()), "a renewal")
         assert lease.state is holdfast.LeaseState.HELD
         await soon(lambda: _done(cell, lambda: lease.release()), "the release")
-        second = await asyncio.wait_for(waiter, 30)  # long before its renewal would tell it
+        second = await within(waiter)  # long before its renewal would tell it
         assert second.fence > lease.fence
         assert await cell.run(lambda: client.lock(cell.name + ":new").try_acquire())
     finally:
@@ -100,7 +99,7 @@ async def test_a_waiter_leaves_a_frozen_server_by_itself(
     await soon(lambda: seeing.watchers(etcd_private) == 2, "the waiter to listen")
     with etcd_private.frozen(member):
         await cell.run(lease.release)
-        second = await asyncio.wait_for(waiter, 30)  # its own renewals are 100 s apart
+        second = await within(waiter)  # its own renewals are 100 s apart
     assert second.fence > lease.fence
 
 
@@ -116,7 +115,7 @@ async def test_two_servers_less(etcd_private: EtcdCluster, open_cell: OpenCell) 
     start = time.monotonic()
     with pytest.raises(holdfast.EngineError) as caught:
         await cell.run(lambda: other.lock(cell.name + ":other").acquire())
-    assert time.monotonic() - start < 10, "reported, not hung"
+    assert time.monotonic() - start < 60, "reported, not hung"
     said = str(caught.value)  # by the client, or by the server that is left
     assert any(words in said for words in ("majority", "no answer", "deadline exceeded"))
     await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
@@ -176,7 +175,7 @@ async def test_waiting_while_all_are_restarted(
     client, other = cell.client(), cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=60).acquire())
     waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=60).acquire())
-    await queued(cell, client, 1)
+    await answered(other, 1)
     for member in etcd_private.members:
         member.kill()
     for member in etcd_private.members:
@@ -184,7 +183,7 @@ async def test_waiting_while_all_are_restarted(
     for member in etcd_private.members:
         eventually(member.ready, "the member", timeout=30)
     await soon(lambda: _done(cell, lambda: lease.release()), "the release")
-    assert (await asyncio.wait_for(waiter, 20)).fence > lease.fence
+    assert (await within(waiter)).fence > lease.fence
 
 
 @pytest.mark.slow

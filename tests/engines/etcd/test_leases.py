@@ -27,7 +27,7 @@ def cell(etcd_cluster: EtcdCluster, open_cell: OpenCell) -> Cell:
 
 def place(engine: Engine, one: Ticket) -> Place:
     """Where it stands, and renew it."""
-    (standing,) = run(engine.renew([one], timeout=2))
+    (standing,) = run(engine.renew([one], timeout=30))
     assert standing is not None
     return standing.place
 
@@ -113,22 +113,22 @@ def test_a_ticket_that_is_not_renewed_is_taken_out_though_its_lease_lives(
     name = f"own:{new_id()}"
     engine, behind = (open_engine(etcd_cluster.url, BlockingIO()) for _ in range(2))
     dead, alive, heir = ticket(name, 1.0), ticket(name + ":2", 1.0), ticket(name)
-    assert run(engine.enter(dead, if_free=False, timeout=2)).place is Place.ADMITTED
-    run(engine.enter(alive, if_free=False, timeout=2))
-    assert run(behind.enter(heir, if_free=False, timeout=2)).place is Place.WAITING
+    assert run(engine.enter(dead, if_free=False, timeout=30)).place is Place.ADMITTED
+    run(engine.enter(alive, if_free=False, timeout=30))
+    assert run(behind.enter(heir, if_free=False, timeout=30)).place is Place.WAITING
     lease = seeing.lease_of(etcd_cluster, seeing.tickets(etcd_cluster, name)[dead.id])
 
     def admitted() -> bool:
         assert place(engine, alive) is Place.ADMITTED
-        standing = run(behind.enter(heir, if_free=False, timeout=2))
+        standing = run(behind.enter(heir, if_free=False, timeout=30))
         return bool(standing.place is Place.ADMITTED and standing.abandoned)
 
     eventually(admitted, "the heir to be admitted")
     assert lease in seeing.leases(etcd_cluster)
     assert place(engine, dead) is Place.GONE
     for one in (engine, behind):
-        run(one.leave(heir, timeout=2))
-        run(one.leave(alive, timeout=2))
+        run(one.leave(heir, timeout=30))
+        run(one.leave(alive, timeout=30))
         run(one.close())
     assert seeing.of(etcd_cluster, name) == []
 
@@ -137,12 +137,12 @@ def test_a_shorter_ttl_takes_no_time_away(etcd_cluster: EtcdCluster) -> None:
     name = f"shorter:{new_id()}"
     engine, behind = (open_engine(etcd_cluster.url, BlockingIO()) for _ in range(2))
     long, heir = ticket(name, 60.0), ticket(name)
-    run(engine.enter(long, if_free=False, timeout=2))
+    run(engine.enter(long, if_free=False, timeout=30))
     short = long._replace(ttl=0.5)
-    run(engine.renew([short], timeout=2))
-    assert 50 < run(behind.enter(heir, if_free=False, timeout=2)).recheck <= 60
+    run(engine.renew([short], timeout=30))
+    assert 50 < run(behind.enter(heir, if_free=False, timeout=30)).recheck <= 60
     for one in (long, heir):
-        run(engine.leave(one, timeout=2))
+        run(engine.leave(one, timeout=30))
     for opened in (engine, behind):
         run(opened.close())
 
@@ -150,15 +150,17 @@ def test_a_shorter_ttl_takes_no_time_away(etcd_cluster: EtcdCluster) -> None:
 def test_trying_again_and_again_takes_out_a_dead_holder(etcd_cluster: EtcdCluster) -> None:
     name = f"tries:{new_id()}"
     engine, other = (open_engine(etcd_cluster.url, BlockingIO()) for _ in range(2))
-    run(engine.enter(ticket(name, 1.0), if_free=False, timeout=2))
+    run(engine.enter(ticket(name, 1.0), if_free=False, timeout=30))
 
     def got() -> bool:
-        return bool(run(other.enter(ticket(name), if_free=True, timeout=2)).place is Place.ADMITTED)
+        return bool(
+            run(other.enter(ticket(name), if_free=True, timeout=30)).place is Place.ADMITTED
+        )
 
     eventually(got, "the dead holder to be taken out")
     for opened in (engine, other):
         run(opened.close())
-    run(open_engine(etcd_cluster.url, BlockingIO()).evict(name, timeout=2))
+    run(open_engine(etcd_cluster.url, BlockingIO()).evict(name, timeout=30))
 
 
 @pytest.mark.slow
@@ -186,20 +188,20 @@ async def test_an_abandoned_name_stays_so_until_someone_releases(cell: Cell) -> 
         return await cell.run(lambda: run(coroutine) if cell.face == "sync" else coroutine)
 
     first, second, third = (ticket(cell.name) for _ in range(3))
-    await on(engine.enter(first, if_free=False, timeout=2))
-    await on(engine.enter(second, if_free=False, timeout=2))
-    await on(engine.enter(third, if_free=False, timeout=2))
+    await on(engine.enter(first, if_free=False, timeout=30))
+    await on(engine.enter(second, if_free=False, timeout=30))
+    await on(engine.enter(third, if_free=False, timeout=30))
     # A holder by position that never knew of it, and withdraws: nobody worked, nothing is abandoned.
-    assert await on(engine.leave(first, timeout=2))
+    assert await on(engine.leave(first, timeout=30))
     assert await on(engine.leave(second, timeout=2, departure=Departure.WITHDRAWN))
-    standing = await on(engine.enter(third, if_free=False, timeout=2))
+    standing = await on(engine.enter(third, if_free=False, timeout=30))
     assert (standing.place, standing.abandoned) == (Place.ADMITTED, False)
     assert await on(engine.leave(third, timeout=2, departure=Departure.LOST))
-    assert (await on(engine.inspect(cell.name, limit=1, timeout=2))).abandoned
-    again = await on(engine.enter(first, if_free=False, timeout=2))
+    assert (await on(engine.inspect(cell.name, limit=1, timeout=30))).abandoned
+    again = await on(engine.enter(first, if_free=False, timeout=30))
     assert again.abandoned
-    assert await on(engine.leave(first, timeout=2))
-    assert not (await on(engine.inspect(cell.name, limit=1, timeout=2))).abandoned
+    assert await on(engine.leave(first, timeout=30))
+    assert not (await on(engine.inspect(cell.name, limit=1, timeout=30))).abandoned
 
 
 async def test_a_thousand_attempts_leave_nothing(etcd_cluster: EtcdCluster) -> None:

@@ -16,7 +16,7 @@ from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.servers import HOST, RedisServer, free_port
 from tests.servers_etcd import EtcdCluster, make_certificate
-from tests.waiting import eventually, soon
+from tests.waiting import eventually, soon, within
 
 SECRET = "correct-horse-battery-staple"
 TOKEN_SECONDS = 2
@@ -56,7 +56,7 @@ async def works(cell: Cell) -> None:
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, client, 1)
     await cell.run(lease.release)
-    second = await asyncio.wait_for(waiter, 30)
+    second = await within(waiter)
     assert second.fence > lease.fence
     await cell.run(second.release)
 
@@ -71,7 +71,7 @@ async def refused(cell: Cell, *words: str) -> None:
         start = time.monotonic()
         with pytest.raises(holdfast.EngineError) as caught:
             await cell.run(act)
-        assert time.monotonic() - start < 10
+        assert time.monotonic() - start < 60
         assert caught.value.outcome == "not applied"
         for word in words:
             assert re.search(word, str(caught.value), re.IGNORECASE), str(caught.value)
@@ -121,13 +121,13 @@ async def test_tokens_that_expire(guarded: EtcdCluster, open_cell: OpenCell) -> 
     await asyncio.sleep(2.5 * TOKEN_SECONDS)  # time itself is under test
     await cell.run(lease.renew)
     await cell.run(lease.release)
-    second = await asyncio.wait_for(waiter, 30)
+    second = await within(waiter)
     third = cell.actor().start(lambda: client.lock(cell.name, ttl=30).acquire())
     await queued(
         cell, other, 1
     )  # a watch on a stream whose token has expired, if it still is there
     await cell.run(second.release)
-    await cell.run((await asyncio.wait_for(third, 30)).release)
+    await cell.run((await within(third)).release)
 
 
 async def test_tls(secured: EtcdCluster, open_cell: OpenCell) -> None:

@@ -12,7 +12,7 @@ from holdfast.primitives.waiting import new_id
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.servers_etcd import EtcdCluster
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 async def test_a_pair_is_two_transactions(etcd_cluster: EtcdCluster, open_cell: OpenCell) -> None:
@@ -68,15 +68,15 @@ def test_many_renewals_are_few_transactions(etcd_cluster: EtcdCluster) -> None:
     name = f"many:{new_id()}"
     tickets = [Ticket(f"{name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(250)]
     for ticket in tickets:
-        run(engine.enter(ticket, if_free=False, timeout=5))
+        run(engine.enter(ticket, if_free=False, timeout=30))
     before = seeing.calls(etcd_cluster)
-    standings = run(engine.renew(tickets, timeout=5))
+    standings = run(engine.renew(tickets, timeout=30))
     used = seeing.calls(etcd_cluster) - before
     assert [standing.place.name for standing in standings if standing] == ["ADMITTED"] * 250
     assert used.pop("LeaseKeepAlive", 0) <= 1
     assert used == {"Txn": 3}
     for ticket in tickets:
-        assert run(engine.leave(ticket, timeout=5))
+        assert run(engine.leave(ticket, timeout=30))
     run(engine.close())
 
 
@@ -85,15 +85,15 @@ def test_many_waiting_tickets_of_one_name_are_renewed_together(etcd_cluster: Etc
     name = f"queue:{new_id()}"
     tickets = [Ticket(name, new_id(), 30.0, Owner("host", 1)) for _ in range(150)]
     for ticket in tickets:
-        run(engine.enter(ticket, if_free=False, timeout=5))
+        run(engine.enter(ticket, if_free=False, timeout=30))
     before = seeing.calls(etcd_cluster)
-    standings = run(engine.renew(tickets, timeout=5))
+    standings = run(engine.renew(tickets, timeout=30))
     used = seeing.calls(etcd_cluster) - before
     places = [standing.place.name for standing in standings if standing]
     assert places == ["ADMITTED"] + ["WAITING"] * 149
     assert used["Txn"] == 2
     for ticket in reversed(tickets):
-        assert run(engine.leave(ticket, timeout=5))
+        assert run(engine.leave(ticket, timeout=30))
     run(engine.close())
     assert seeing.of(etcd_cluster, name) == []
 
@@ -158,7 +158,7 @@ async def test_a_client_that_waits_no_more_keeps_no_stream(
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, other, 1)
     await cell.run(second.release)
-    assert (await asyncio.wait_for(waiter, 30)).fence > second.fence
+    assert (await within(waiter)).fence > second.fence
 
 
 def _events(cluster: EtcdCluster) -> float:

@@ -10,11 +10,11 @@ import holdfast
 from holdfast.core.ticket import Owner, Place, Ticket
 from holdfast.primitives.waiting import new_id
 from tests.child import Child
-from tests.conformance.cells import Cell, OpenCell, act, queued
+from tests.conformance.cells import Cell, OpenCell, act, answered, queued
 from tests.engines.mysql.seeing import busy, cut, listening, rows, transactions
 from tests.io.test_fork import in_child
 from tests.servers_mysql import MysqlFactory, MysqlServer
-from tests.waiting import eventually, soon
+from tests.waiting import eventually, soon, within
 
 LOCK = "SELECT 1 FROM holdfast_names WHERE name = %s FOR UPDATE"
 
@@ -42,7 +42,7 @@ async def test_a_waiters_connection_is_cut(cell: Cell, server: MysqlServer) -> N
     await soon(lambda: listening(server) not in ([], [before]), "another listener")
     await cell.run(lease.release)
     # Woken by the new listener: its renewals are 20 s apart.
-    assert (await asyncio.wait_for(waiter, 30)).fence == fence
+    assert (await within(waiter)).fence == fence
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ async def test_a_restart(own_server: MysqlServer, open_cell: OpenCell) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name, ttl=30).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=30).acquire)
-    await queued(cell, client, 1)
+    await answered(client, 2)
     server.stop()
     with pytest.raises(holdfast.EngineError) as caught:
         await cell.run(client.lock("other").acquire)
@@ -74,7 +74,7 @@ async def test_a_restart(own_server: MysqlServer, open_cell: OpenCell) -> None:
     await cell.run(lease.renew)
     lease.check()
     await cell.run(lease.release)
-    assert (await asyncio.wait_for(waiter, 20)).fence > lease.fence
+    assert (await within(waiter)).fence > lease.fence
 
 
 async def test_a_crash_forgets_nothing_that_was_acknowledged(
@@ -117,7 +117,7 @@ async def test_a_lock_wait_timeout_leaves_no_transaction_open(
     engine = client._engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 60.0, Owner("host", 1)) for n in range(2)]
     for one in tickets:
-        await act(cell, engine.enter(one, if_free=False, timeout=2))
+        await act(cell, engine.enter(one, if_free=False, timeout=30))
     with server.connect() as hog, hog.cursor() as cursor:
         hog.begin()
         cursor.execute(LOCK, [tickets[1].name])
@@ -138,7 +138,7 @@ async def test_killed_in_the_middle_leaves_no_transaction_open(
     engine = client._engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 60.0, Owner("host", 1)) for n in range(2)]
     for one in tickets:
-        await act(cell, engine.enter(one, if_free=False, timeout=2))
+        await act(cell, engine.enter(one, if_free=False, timeout=30))
     with server.connect() as hog, hog.cursor() as cursor:
         hog.begin()
         cursor.execute(LOCK, [tickets[1].name])
@@ -149,7 +149,7 @@ async def test_killed_in_the_middle_leaves_no_transaction_open(
             await renewal
         assert caught.value.outcome == "unknown"
         await soon(lambda: not transactions(server), "the transaction to be rolled back")
-    standings = await act(cell, engine.renew(tickets, timeout=5))
+    standings = await act(cell, engine.renew(tickets, timeout=30))
     assert [standing.place for standing in standings] == [Place.ADMITTED] * 2
 
 
@@ -193,7 +193,7 @@ async def test_a_deadlock_is_tried_again(cell: Cell, server: MysqlServer) -> Non
     engine = client._engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(2)]
     for one in tickets:
-        standing = await act(cell, engine.enter(one, if_free=False, timeout=2))
+        standing = await act(cell, engine.enter(one, if_free=False, timeout=30))
         assert standing.place is Place.ADMITTED
     before = deadlocks(server)
     with server.connect() as hog, hog.cursor() as cursor:
@@ -201,7 +201,7 @@ async def test_a_deadlock_is_tried_again(cell: Cell, server: MysqlServer) -> Non
         cursor.execute("CREATE TEMPORARY TABLE heavy (n INT) ENGINE = InnoDB")
         cursor.execute("INSERT INTO heavy SELECT seq FROM seq_1_to_1000")
         cursor.execute(LOCK, [tickets[1].name])
-        renewal = asyncio.create_task(act(cell, engine.renew(tickets, timeout=5)))
+        renewal = asyncio.create_task(act(cell, engine.renew(tickets, timeout=30)))
         await soon(lambda: busy(server, "FOR UPDATE"), "the renewal to wait for the second row")
         await asyncio.to_thread(cursor.execute, LOCK, [tickets[0].name])
         hog.commit()
@@ -216,12 +216,12 @@ async def test_renewals_in_any_order_do_not_deadlock(cell: Cell, server: MysqlSe
     engine = client._engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(50)]
     for one in tickets:
-        await act(cell, engine.enter(one, if_free=False, timeout=2))
+        await act(cell, engine.enter(one, if_free=False, timeout=30))
     before = deadlocks(server)
 
     async def renew(order: int) -> None:
         for _ in range(10):
-            standings = await act(cell, engine.renew(tickets[::order], timeout=5))
+            standings = await act(cell, engine.renew(tickets[::order], timeout=30))
             assert {standing.place for standing in standings} == {Place.ADMITTED}
 
     await asyncio.gather(*(renew(order) for order in (1, -1, 1, -1)))

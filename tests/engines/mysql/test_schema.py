@@ -11,7 +11,7 @@ from tests.conformance.cells import Cell, OpenCell
 from tests.engines.mysql.seeing import listening, run_script
 from tests.engines.mysql.test_trouble import SECRET, add_user
 from tests.servers_mysql import DATABASE, MysqlServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 TABLES = ("names", "tickets", "notes", "about", "counters", "sessions")
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -85,7 +85,7 @@ async def test_it_is_made_anew_when_somebody_dropped_it(cell: Cell, server: Mysq
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     await soon(lambda: listening(server), "the listener")
     await cell.run(lease.release)
-    await asyncio.wait_for(waiter, 30)
+    await within(waiter)
 
 
 async def test_a_restored_backup_with_the_clock_behind(cell: Cell, server: MysqlServer) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.mysql.seeing import transactions
 from tests.servers_mysql import MysqlFactory, MysqlServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 SETTINGS = {
     "autocommit": "0",
@@ -56,7 +56,7 @@ async def test_a_holder_and_a_waiter_are_left_in_peace(
     lease.check()
     await cell.run(lease.renew)
     await cell.run(lease.release)
-    heir = await asyncio.wait_for(waiter, 30)
+    heir = await within(waiter)
     assert heir.fence > lease.fence
     assert not heir.abandoned
     assert (await cell.run(lambda: client.inspect(cell.name))).holders[0].fence == heir.fence

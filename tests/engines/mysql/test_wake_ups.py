@@ -1,6 +1,5 @@
 """Who waits is woken by the release itself; many who wait need few connections."""
 
-import asyncio
 import threading
 import time
 
@@ -10,7 +9,7 @@ import holdfast
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.mysql.seeing import listening
 from tests.servers_mysql import DATABASE, MysqlServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 async def test_the_release_itself_wakes(
@@ -26,7 +25,7 @@ async def test_the_release_itself_wakes(
         await queued(cell, other, 1)
         listeners |= set(await soon(lambda: listening(server), "the listener"))
         await cell.run(lease.release)
-        heir = await asyncio.wait_for(waiter, 30)
+        heir = await within(waiter)
         assert heir.fence > lease.fence
         await cell.run(heir.release)
     assert len(listeners) == 1, "a bell does not cost the connection"
@@ -55,7 +54,7 @@ async def test_a_bell_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer
     try:
         for _ in range(10):
             await cell.run(lease.release)
-            heir = await asyncio.wait_for(waiter, 30)
+            heir = await within(waiter)
             assert heir.fence > lease.fence
             await cell.run(heir.release)
             lease = await cell.run(other.lock(cell.name).acquire)
@@ -67,7 +66,7 @@ async def test_a_bell_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer
     assert rung > 10
     await soon(lambda: listening(server) == [listener], "the same listener to sleep")
     await cell.run(lease.release)
-    await asyncio.wait_for(waiter, 30)
+    await within(waiter)
 
 
 async def test_one_that_stood_behind_a_leaver_looks_again(
@@ -84,7 +83,7 @@ async def test_one_that_stood_behind_a_leaver_looks_again(
     server.execute("UPDATE holdfast_names SET expires = expires - 55000000")  # it will die soon
     with pytest.raises(holdfast.LockTimeout):
         await leaver
-    assert (await asyncio.wait_for(waiter, 15)).abandoned
+    assert (await within(waiter)).abandoned
 
 
 async def test_another_users_release_is_noticed(server: MysqlServer, open_cell: OpenCell) -> None:
@@ -98,7 +97,7 @@ async def test_another_users_release_is_noticed(server: MysqlServer, open_cell: 
         waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
         await queued(cell, other, 1)
         await cell.run(lease.release)
-        heir = await asyncio.wait_for(waiter, 30)
+        heir = await within(waiter)
         await cell.run(heir.release)
 
 
@@ -111,5 +110,5 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: MysqlServer) -> None:
     server.execute("UPDATE holdfast_tickets SET channel = 'nowhere'")
     started = time.monotonic()
     await cell.run(lease.release)
-    assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence
+    assert (await within(waiter)).fence > lease.fence
     assert time.monotonic() - started < 8

@@ -10,10 +10,10 @@ import pytest
 import holdfast
 from holdfast.core.ticket import Owner, Place, Ticket
 from holdfast.primitives.waiting import new_id
-from tests.conformance.cells import Cell, OpenCell, act, queued
+from tests.conformance.cells import Cell, OpenCell, act, answered, queued
 from tests.engines.postgresql.seeing import busy, cut, listening, rows
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 async def test_connections_that_are_cut_while_idle(cell: Cell, server: PostgresqlServer) -> None:
@@ -39,7 +39,7 @@ async def test_a_waiters_connection_is_cut(cell: Cell, server: PostgresqlServer)
     await soon(lambda: listening(server) not in ([], [before]), "another listener")
     await cell.run(lease.release)
     # Woken by the new listener: its renewals are 20 s apart.
-    assert (await asyncio.wait_for(waiter, 30)).fence == fence
+    assert (await within(waiter)).fence == fence
 
 
 async def test_a_restart(own_server: PostgresqlServer, open_cell: OpenCell) -> None:
@@ -47,7 +47,7 @@ async def test_a_restart(own_server: PostgresqlServer, open_cell: OpenCell) -> N
     client = cell.client()
     lease = await cell.run(client.lock(cell.name, ttl=30).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=30).acquire)
-    await queued(cell, client, 1)
+    await answered(client, 2)
     server.stop()
     with pytest.raises(holdfast.EngineError) as caught:
         await cell.run(client.lock("other").acquire)
@@ -56,7 +56,7 @@ async def test_a_restart(own_server: PostgresqlServer, open_cell: OpenCell) -> N
     await cell.run(lease.renew)
     lease.check()
     await cell.run(lease.release)
-    assert (await asyncio.wait_for(waiter, 20)).fence > lease.fence
+    assert (await within(waiter)).fence > lease.fence
 
 
 async def test_a_crash_forgets_nothing_that_was_acknowledged(
@@ -156,12 +156,12 @@ async def test_a_deadlock_is_tried_again(cell: Cell, server: PostgresqlServer) -
     engine = client._engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(2)]
     for one in tickets:
-        standing = await act(cell, engine.enter(one, if_free=False, timeout=2))
+        standing = await act(cell, engine.enter(one, if_free=False, timeout=30))
         assert standing.place is Place.ADMITTED
     with server.connect(options="-c deadlock_timeout=60s") as hog, hog.transaction():
         lock = "SELECT 1 FROM holdfast.names WHERE name = %s FOR UPDATE"
         hog.execute(lock, [tickets[1].name])
-        renewal = asyncio.create_task(act(cell, engine.renew(tickets, timeout=5)))
+        renewal = asyncio.create_task(act(cell, engine.renew(tickets, timeout=30)))
         await soon(lambda: busy(server), "the renewal to wait for the second row")
         hog.execute(lock, [tickets[0].name])  # waits until the renewal is the victim
     standings = await renewal
@@ -174,12 +174,12 @@ async def test_renewals_in_any_order_do_not_deadlock(cell: Cell, server: Postgre
     engine = client._engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(50)]
     for one in tickets:
-        await act(cell, engine.enter(one, if_free=False, timeout=2))
+        await act(cell, engine.enter(one, if_free=False, timeout=30))
     before = deadlocks(server)
 
     async def renew(order: int) -> None:
         for _ in range(10):
-            standings = await act(cell, engine.renew(tickets[::order], timeout=2))
+            standings = await act(cell, engine.renew(tickets[::order], timeout=30))
             assert {standing.place for standing in standings} == {Place.ADMITTED}
 
     await asyncio.gather(*(renew(order) for order in (1, -1, 1, -1)))
@@ -198,8 +198,8 @@ async def test_renewals_of_odd_names(cell: Cell) -> None:
     odd = ('"', "\\", '\\"', ",", "{", "}", "NULL", "'", " ", "%s", "$1")
     tickets = [Ticket(cell.name + name, new_id(), 30.0, Owner("host", 1, name)) for name in odd]
     for one in tickets:
-        await act(cell, engine.enter(one, if_free=False, timeout=2))
-    standings = await act(cell, engine.renew(tickets, timeout=2))
+        await act(cell, engine.enter(one, if_free=False, timeout=30))
+    standings = await act(cell, engine.renew(tickets, timeout=30))
     assert [standing.place for standing in standings] == [Place.ADMITTED] * len(odd)
 
 

@@ -14,7 +14,7 @@ from tests.engines.postgresql.seeing import listening
 from tests.engines.postgresql.test_faults import take_turns
 from tests.servers import Setting
 from tests.servers_postgresql import PgBouncer, PostgresqlServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_in_session_mode(
     seen = server.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
     assert seen == [(1,)]
     await cell.run(lease.release)
-    assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence
+    assert (await within(waiter)).fence > lease.fence
 
 
 async def test_the_server_itself_is_listened_to(cell: Cell, server: PostgresqlServer) -> None:
@@ -77,7 +77,7 @@ async def test_the_server_itself_is_listened_to(cell: Cell, server: PostgresqlSe
     waiter = cell.actor().start(client.lock(cell.name).acquire)
     await soon(lambda: listening(server), "the listener")
     await cell.run(lambda: client.break_lock(cell.name))
-    assert (await asyncio.wait_for(waiter, 30)).abandoned
+    assert (await within(waiter)).abandoned
 
 
 async def test_session_locks_are_refused(

@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.postgresql.test_trouble import SECRET, add_role
 from tests.servers_postgresql import PostgresqlServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 SETTINGS = {
     "default_transaction_isolation": "serializable",
@@ -56,7 +56,7 @@ async def test_a_holder_and_a_waiter_are_left_in_peace(
     lease.check()
     await cell.run(lease.renew)
     await cell.run(lease.release)
-    heir = await asyncio.wait_for(waiter, 30)
+    heir = await within(waiter)
     assert heir.fence > lease.fence
     assert not heir.abandoned
     await cell.run(heir.release)

@@ -81,11 +81,6 @@ async def empty(server: RedisServer, name: str) -> None:
     await soon(lambda: not tickets(server, name), "the queue to be empty")
 
 
-async def within(seconds: float, task: asyncio.Task[Any]) -> Any:
-    """What a task brings, which must not take for ever."""
-    return await asyncio.wait_for(task, seconds)
-
-
 async def next_done(waiters: list[asyncio.Task[Any]]) -> asyncio.Task[Any]:
     """Wait for the one that is woken, and take it out of the list."""
     woken: list[asyncio.Task[Any]] = await soon(

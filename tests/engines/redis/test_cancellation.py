@@ -15,7 +15,7 @@ from tests.engines.redis.impostors import Impostor, silence
 from tests.engines.redis.seeing import empty, links, tickets
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def sockets() -> int:
 async def cancelled(task: asyncio.Task[Any]) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 30)
+        await within(task)
 
 
 async def test_cancelled_while_connecting() -> None:
@@ -50,7 +50,7 @@ async def test_cancelled_while_connecting() -> None:
         with pytest.raises(holdfast.EngineError, match="can't connect"):
             await second  # they share an attempt to connect, but not the cancellation
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(first, 30)
+            await within(first)
         await client.close()
         await soon(lambda: sockets() <= open_before + 2, "the connections to be closed")
     await soon(lambda: asyncio.all_tasks() <= before, "no task to be left")
@@ -124,7 +124,7 @@ async def test_cancelled_while_parked(server: RedisServer) -> None:
         await asyncio.gather(*waiters, return_exceptions=True)
         assert len(tickets(server, "x")) == 2
         await holder.release()
-        lease = await asyncio.wait_for(survivor, 5)
+        lease = await within(survivor)
         assert tickets(server, "x") == [lease.id]
         assert len(links(server)) == 1
         (link,) = [client._engine._topology._node._link]  # type: ignore[attr-defined]
@@ -196,7 +196,7 @@ async def test_waiters_are_woken_when_their_client_is_closed(server: RedisServer
     await asyncio.to_thread(client.close)
     for waiter in waiters:
         with pytest.raises(holdfast.HoldfastError, match="closed"):
-            await asyncio.wait_for(waiter, 30)
+            await within(waiter)
     await asyncio.to_thread(lease.release)
     await empty(server, "x")
     await asyncio.to_thread(other.close)

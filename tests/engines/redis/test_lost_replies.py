@@ -6,10 +6,10 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.redis.seeing import connected, empty, held, record, tickets, within
+from tests.engines.redis.seeing import connected, empty, held, record, tickets
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 AGAIN = 2
 """The reply to a repeated request is the second on its connection: the first one greets."""
@@ -63,7 +63,7 @@ async def test_enter_as_a_waiter(cell: Cell, server: RedisServer, proxy: TcpProx
     await queued(cell, client, 1)
     fence = record(server, cell.name).newest_fence
     await cell.run(holder.release)
-    lease = await within(5, waiter)
+    lease = await within(waiter)
     assert lease.fence == fence, "its place in the queue is the one it took at first"
     assert tickets(server, cell.name) == [lease.id]
 
@@ -104,7 +104,7 @@ async def test_unknown_stays_unknown(cell: Cell, server: RedisServer, proxy: Tcp
     await soon(lambda: proxy.bytes_to_server > sent, "the request")
     proxy.refuse()
     with pytest.raises(holdfast.EngineError) as caught:
-        await within(10, acquiring)
+        await within(acquiring)
     assert caught.value.outcome == "unknown"
     server.thaw()
     proxy.heal()
@@ -148,7 +148,7 @@ async def test_leave(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
     cut = proxy.cut_after_request()
     await cell.run(lease.release)
     assert cut.is_set()
-    following = await within(5, waiter)
+    following = await within(waiter)
     assert following.fence > lease.fence
     assert not following.abandoned
     assert tickets(server, cell.name) == [following.id]

@@ -14,8 +14,9 @@ import pytest
 import holdfast
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.impostors import Impostor, old_redis, silence, web_server
-from tests.engines.redis.seeing import tickets, within
+from tests.engines.redis.seeing import tickets
 from tests.servers import HOST, RedisFactory, free_port
+from tests.waiting import within
 
 SECRET = "correct-horse-battery-staple"
 NO_RIGHTS = "let the ACL user run scripts, publish and subscribe"
@@ -242,7 +243,7 @@ async def test_tls(redis_server: RedisFactory, open_cell: OpenCell, host: str) -
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, client, 1)
     await cell.run(lease.release)
-    following = await within(5, waiter)
+    following = await within(waiter)
     assert tickets(server, cell.name) == [following.id]
     with server.client() as other:
         other.client_kill_filter(_type="pubsub")

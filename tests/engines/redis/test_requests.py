@@ -12,9 +12,9 @@ from holdfast.io.asyncio import AsyncioIO
 from holdfast.primitives.waiting import new_id
 from tests import counting
 from tests.conformance.cells import OpenCell, queued
-from tests.engines.redis.seeing import connected, next_done, tickets, within
+from tests.engines.redis.seeing import connected, next_done, tickets
 from tests.servers import VALKEY, RedisFactory, RedisServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 @pytest.fixture(params=["redis-server", VALKEY], ids=["redis", "valkey"])
@@ -64,7 +64,7 @@ async def test_a_hand_off_is_one_request_and_one_push(
     await queued(cell, one, 1)
     with counting.commands(server) as commands, counting.requests(server) as requests:
         await cell.run(lease.release)
-        following = await within(5, waiter)
+        following = await within(waiter)
     assert following.fence > lease.fence
     assert requests == {"evalsha": 1}
     assert commands["publish"] == 1
@@ -81,11 +81,11 @@ class Crowd:
     async def join(self, count: int) -> None:
         for _ in range(count):
             ticket = Ticket(self.name, new_id(), 60.0, Owner("here", 1))
-            await self.engine.enter(ticket, if_free=False, timeout=5)
+            await self.engine.enter(ticket, if_free=False, timeout=30)
             self.tickets.append(ticket)
 
     async def leave(self) -> None:
-        assert await self.engine.leave(self.tickets.pop(0), timeout=5)
+        assert await self.engine.leave(self.tickets.pop(0), timeout=30)
 
     async def heard(self, ticket: Ticket) -> Any:
         return await self.engine.park(ticket, 0.0)
@@ -118,8 +118,8 @@ async def test_joining_and_renewing_cost_the_same_whoever_waits(server: RedisSer
         await crowd.join(waiting)
         with counting.commands(server) as seen:
             await crowd.join(1)
-            await crowd.engine.renew(crowd.tickets[-1:], timeout=5)
-            await crowd.engine.inspect(crowd.name, limit=0, timeout=5)
+            await crowd.engine.renew(crowd.tickets[-1:], timeout=30)
+            await crowd.engine.inspect(crowd.name, limit=0, timeout=30)
         figures.append(seen)
         await crowd.engine.close()
     assert figures[0] == figures[1]

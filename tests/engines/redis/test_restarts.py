@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 import holdfast
-from tests.conformance.cells import OpenCell, queued
-from tests.engines.redis.seeing import lost, renewed, tickets, within
+from tests.conformance.cells import OpenCell, answered, queued
+from tests.engines.redis.seeing import lost, renewed, tickets
 from tests.servers import RedisFactory
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 async def test_restarted_without_persistence(
@@ -19,9 +19,9 @@ async def test_restarted_without_persistence(
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=1.5).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=20).acquire())
-    await queued(cell, client, 1)
+    await answered(client, 2)
     server.restart(keep_data=False)
-    following = await within(20, waiter)
+    following = await within(waiter)
     assert following.fence > lease.fence, "fences grow although the server has forgotten the last"
     await lost(lease)
     with pytest.raises(holdfast.LeaseLost):
@@ -50,14 +50,14 @@ async def test_restarted_with_an_append_only_file(
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=9).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=20).acquire())
-    await queued(cell, client, 1)
+    await answered(client, 2)
     places = tickets(server, cell.name)
     server.kill()
     server.start()
     assert tickets(server, cell.name) == places
     await renewed(cell, lease)
     await cell.run(lease.release)
-    following = await within(10, waiter)
+    following = await within(waiter)
     assert [following.id] == places[1:], "it kept its place"
     assert following.fence > lease.fence
 
@@ -82,7 +82,7 @@ async def test_scripts_are_brought_again(redis_server: RedisFactory, open_cell: 
     assert await cell.run(lambda: client.names(cell.name)) == [cell.name]
     forget()
     await cell.run(lease.release)
-    following = await within(5, waiter)
+    following = await within(waiter)
     forget()
     assert await cell.run(lambda: client.break_lock(cell.name)) is True
     assert following.fence > lease.fence

@@ -39,7 +39,7 @@ def ticket(ttl: float = 30.0) -> Ticket:
 
 
 async def enter(engine: RedisEngine, one: Ticket) -> int:
-    return (await engine.enter(one, if_free=False, timeout=2)).fence
+    return (await engine.enter(one, if_free=False, timeout=30)).fence
 
 
 async def test_fences_grow_though_the_clock_was_set_back(
@@ -48,14 +48,14 @@ async def test_fences_grow_though_the_clock_was_set_back(
     """As if an hour had been taken back since the last fence was handed out."""
     first = ticket()
     future = await enter(engine, first) + 3600 * 1_000_000
-    await engine.leave(first, timeout=2)
+    await engine.leave(first, timeout=30)
     remember = "redis.call('SET', KEYS[1], cmsgpack.pack('h2', tonumber(ARGV[1]), 0))"
     server.execute("EVAL", remember, 1, RECORD, future)
     fences = []
     for _ in range(3):
         one = ticket()
         fences.append(await enter(engine, one))
-        await engine.leave(one, timeout=2)
+        await engine.leave(one, timeout=30)
     assert fences == [future + 1, future + 2, future + 3]
     waiting = [ticket() for _ in range(3)]
     fences = [await enter(engine, one) for one in waiting]
@@ -69,7 +69,7 @@ async def test_fences_are_whole_numbers_to_the_last_digit(engine: RedisEngine) -
     for _ in range(50):
         one = ticket()
         fences.append(await enter(engine, one))
-        await engine.leave(one, timeout=2)
+        await engine.leave(one, timeout=30)
     assert len(set(fences)) == 50
     assert fences == sorted(fences)
     assert all(fence > 1_700_000_000_000_000 for fence in fences), "microseconds since 1970"
@@ -83,9 +83,9 @@ async def test_keys_end_by_themselves(server: RedisServer, engine: RedisEngine) 
     await enter(engine, other)
     assert HOUR_MS < server.execute("PTTL", QUEUE) <= DAY_MS
     assert HOUR_MS < server.execute("PTTL", TICKETS) <= DAY_MS
-    await engine.leave(one, timeout=2)
+    await engine.leave(one, timeout=30)
     assert HOUR_MS < server.execute("PTTL", RECORD) <= DAY_MS
-    await engine.leave(other, timeout=2)
+    await engine.leave(other, timeout=30)
     assert server.execute("EXISTS", QUEUE, TICKETS) == 0
     assert 0 < server.execute("PTTL", RECORD) <= HOUR_MS, (
         "released: the last fence is kept for a while"
@@ -102,12 +102,12 @@ async def test_a_long_ttl_is_not_cut_short_by_others(
     await enter(engine, long)
     for _ in range(2):
         await enter(engine, short)
-        await engine.renew([short], timeout=2)
+        await engine.renew([short], timeout=30)
         assert server.execute("PTTL", RECORD) > month * 1000
         assert server.execute("PTTL", QUEUE) > month * 1000
         assert server.execute("PTTL", TICKETS) > month * 1000
-        await engine.leave(short, timeout=2)
-    await engine.leave(long, timeout=2)
+        await engine.leave(short, timeout=30)
+    await engine.leave(long, timeout=30)
     assert server.execute("PTTL", RECORD) <= HOUR_MS
     await enter(engine, short)
     assert server.execute("PTTL", RECORD) <= DAY_MS, "and afterwards all is as before"
@@ -125,19 +125,19 @@ async def test_a_dead_holder_is_noticed_by_whoever_comes_by(
         if act == "enter":
             await enter(engine, visitor)
         elif act == "renew":
-            await engine.renew([visitor], timeout=2)
+            await engine.renew([visitor], timeout=30)
         elif act == "leave":
-            await engine.leave(visitor, timeout=2)
+            await engine.leave(visitor, timeout=30)
         elif act == "leave unknown":
-            await engine.leave(ticket(), timeout=2)
+            await engine.leave(ticket(), timeout=30)
         else:
-            await engine.inspect("x", limit=9, timeout=2)
+            await engine.inspect("x", limit=9, timeout=30)
         assert record(server, "x").holder == heir.id, act
         told = await engine.park(heir, engine._io.now() + 5)
         assert told is not None, act
         assert (told.place, told.abandoned) == (Place.ADMITTED, True), act
         for one in (heir, visitor):
-            await engine.leave(one, timeout=2)
+            await engine.leave(one, timeout=30)
             engine.unpark(one)
 
 
@@ -154,7 +154,7 @@ async def test_the_dead_between_the_living_are_taken_out(
     for one in (holder, *dead, last):
         await enter(engine, one)
     await asyncio.sleep(0.1)  # until the last of them has expired: the server's clock is under test
-    (standing,) = await engine.renew([last], timeout=2)
+    (standing,) = await engine.renew([last], timeout=30)
     assert standing is not None
     assert standing.place is Place.WAITING
     assert standing.recheck > 5, "it minds the living one"
@@ -170,7 +170,7 @@ async def test_the_dead_behind_the_holder_are_skipped(
     for one in (holder, *dead, last):
         await enter(engine, one)
     await asyncio.sleep(0.1)  # until the last of them has expired: the server's clock is under test
-    await engine.leave(holder, timeout=2)
+    await engine.leave(holder, timeout=30)
     assert tickets(server, "x") == [last.id]
     told = await engine.park(last, engine._io.now() + 5)
     assert told is not None
@@ -185,9 +185,9 @@ async def test_leaving_behind_a_dead_holder_is_a_clean_release(
     await enter(engine, dead)
     await enter(engine, heir)
     await soon(lambda: _holder_expired(server), "the holder to expire")
-    assert await engine.leave(heir, timeout=2)
-    assert not (await engine.inspect("x", limit=9, timeout=2)).abandoned
-    assert not (await engine.enter(ticket(), if_free=True, timeout=2)).abandoned
+    assert await engine.leave(heir, timeout=30)
+    assert not (await engine.inspect("x", limit=9, timeout=30)).abandoned
+    assert not (await engine.enter(ticket(), if_free=True, timeout=30)).abandoned
 
 
 @pytest.mark.parametrize("name", ["x", "}", "{}", "%", "%7D", "%257D", "a}b%7Dc", "日本語}"])

@@ -10,10 +10,10 @@ import redis
 import holdfast
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redis.impostors import Impostor, silence, stale_sentinel
-from tests.engines.redis.seeing import renewed, tickets, within
+from tests.engines.redis.seeing import renewed, tickets
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer, SentinelSet, free_port
-from tests.waiting import eventually, soon
+from tests.waiting import eventually, soon, within
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def test_a_failover_that_was_ordered(
     assert tickets(new, cell.name) == places
     assert not waiter.done()
     await cell.run(lease.release)
-    following = await within(15, waiter)
+    following = await within(waiter)
     assert [following.id] == places[1:]
     assert following.fence > lease.fence
     assert tickets(new, cell.name) == places[1:]
@@ -74,7 +74,7 @@ async def test_the_master_fails(
     assert lease.state is holdfast.LeaseState.HELD
     assert not waiter.done()
     await cell.run(lease.release)
-    following = await within(20, waiter)
+    following = await within(waiter)
     assert following.fence > lease.fence
     new = next(server for server in redis_sentinels.servers if server is not primary)
     assert tickets(new, cell.name) == [following.id]
@@ -132,7 +132,7 @@ async def test_what_a_failover_takes_back_is_lost(
     lease, waiter = await contended(cell, client, primary)
     replica.execute("REPLICAOF", "NO", "ONE")
     await cell.run(lease.release)
-    following = await within(5, waiter)
+    following = await within(waiter)
     following.check()
     proxy.target_port = replica.port
     proxy.cut()

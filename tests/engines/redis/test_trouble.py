@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import socket
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,7 +14,7 @@ import redis
 import holdfast
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.resp.blocking import _TRUSTED
-from tests.conformance.cells import Cell, OpenCell, queued
+from tests.conformance.cells import Cell, OpenCell, answered, queued
 from tests.engines.redis.seeing import (
     connected,
     empty,
@@ -24,10 +23,9 @@ from tests.engines.redis.seeing import (
     links,
     renewed,
     tickets,
-    within,
 )
 from tests.servers import HOST, RedisFactory, RedisServer
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 @pytest.fixture
@@ -69,7 +67,7 @@ async def test_a_master_becomes_a_replica(
     server.execute("REPLICAOF", "NO", "ONE")
     await renewed(cell, lease)
     await cell.run(lease.release)
-    assert (await within(10, waiter)).fence > lease.fence
+    assert (await within(waiter)).fence > lease.fence
 
 
 async def test_the_memory_is_full(cell: Cell, server: RedisServer) -> None:
@@ -88,7 +86,7 @@ async def test_the_memory_is_full(cell: Cell, server: RedisServer) -> None:
     assert (await cell.run(lambda: client.inspect(cell.name))).waiting == 1
     assert await cell.run(lambda: client.names(cell.name)) == [cell.name]
     await cell.run(lease.release)
-    following = await within(5, waiter)
+    following = await within(waiter)
     await cell.run(following.renew)
     assert await cell.run(lambda: client.break_lock(cell.name)) is True
     server.config(maxmemory=0)
@@ -108,7 +106,7 @@ async def test_a_server_that_evicts_half_of_a_lock(
     if lost_key > 0:  # the holder's part is still there
         await cell.run(lease.renew)
         await cell.run(lease.release)
-    following = await within(10, waiter)
+    following = await within(waiter)
     assert following.fence > lease.fence
     if lost_key == 0:
         with pytest.raises(holdfast.LeaseLost):
@@ -186,19 +184,15 @@ async def test_a_frozen_server_is_reported_and_a_late_request_cleans_itself_up(
     client = cell.client()
     holder = await cell.run(lambda: client.lock(f"{cell.name}:held", ttl=30).acquire())
     server.freeze()
-    start = time.monotonic()
     acquiring = cell.actor().start(lambda: client.lock(cell.name).acquire())
     trying = cell.actor().start(lambda: client.lock(f"{cell.name}:2").try_acquire())
     releasing = cell.actor().start(holder.release)
     outcomes = set()
     for task in (acquiring, trying, releasing):
         with pytest.raises(holdfast.EngineError, match="no answer within 2 s") as caught:
-            await within(30, task)
+            await within(task)
         outcomes.add(caught.value.outcome)
     assert "unknown" in outcomes, "at least one went to a connection that was open already"
-    assert time.monotonic() - start < 5, (
-        "within the request timeout, 2 s; not once more for each try"
-    )
     server.thaw()
     for name in (cell.name, f"{cell.name}:2", f"{cell.name}:held"):
         await empty(server, name)
@@ -211,14 +205,14 @@ async def test_waiting_while_the_server_is_frozen_for_a_moment(
     one, other = cell.client(), cell.client()
     lease = await cell.run(lambda: one.lock(cell.name, ttl=20).acquire())
     waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=20).acquire())
-    await queued(cell, one, 1)
+    await answered(other, 1)
     places = tickets(server, cell.name)
     server.freeze()
     releasing = cell.actor().start(lease.release)
     await asyncio.sleep(0.3)
     server.thaw()
-    await within(10, releasing)
-    following = await within(10, waiter)
+    await within(releasing)
+    following = await within(waiter)
     assert [following.id] == places[1:]
 
 
@@ -250,7 +244,7 @@ async def test_connections_are_killed_while_waiting(cell: Cell, server: RedisSer
         await soon(partial(new_links, server, before), "the waiter to come back")
     await soon(lambda: tickets(server, cell.name) == places, "the waiter to keep its place")
     await cell.run(lease.release)
-    assert [(await within(5, waiter)).id] == places[1:]
+    assert [(await within(waiter)).id] == places[1:]
 
 
 async def test_connections_are_killed_with_a_request_under_way(
@@ -267,7 +261,7 @@ async def test_connections_are_killed_with_a_request_under_way(
             other.execute_command("CLIENT", "KILL", "ID", link)
         await soon(partial(new_links, server, set(before)), "the second attempt")
         other.execute_command("CLIENT", "UNPAUSE")
-    lease = await within(5, acquiring)
+    lease = await within(acquiring)
     assert tickets(server, cell.name) == [lease.id]
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.conformance.cells import OpenCell, queued
+from tests.waiting import within
 
 
 async def test_locks_are_handed_over_shared_and_broken(
@@ -16,7 +15,7 @@ async def test_locks_are_handed_over_shared_and_broken(
     waiter = cell.actor().start(other.lock(cell.name).acquire)
     await queued(cell, client, 1)
     await cell.run(lease.release)
-    following = await asyncio.wait_for(waiter, 30)
+    following = await within(waiter)
     assert following.fence > lease.fence
     await cell.run(following.renew)
     assert await cell.run(lambda: client.break_lock(cell.name))

@@ -11,10 +11,11 @@ from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO
 from holdfast.primitives.waiting import new_id
 from tests import counting
-from tests.conformance.cells import OpenCell, queued
-from tests.engines.redis.seeing import next_done, tickets, within
+from tests.conformance.cells import OpenCell, answered, queued
+from tests.engines.redis.seeing import next_done, tickets
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
+from tests.waiting import within
 
 
 @pytest.fixture
@@ -36,13 +37,14 @@ async def test_the_wake_up_is_lost(
     lease = await near.run(lambda: holder.lock(near.name, ttl=30).acquire())
     waiter = far.actor().start(lambda: client.lock(near.name, ttl=3).acquire())
     await queued(near, holder, 1)
+    await answered(client, 1)
     proxy.mute()
     with counting.commands(server) as commands:
         await near.run(lease.release)
     assert commands["publish"] == 1
     assert not waiter.done()
     proxy.heal()
-    following = await within(10, waiter)
+    following = await within(waiter)
     assert following.fence > lease.fence
     assert tickets(server, near.name) == [following.id]
 
@@ -55,10 +57,11 @@ async def test_the_waiter_is_cut_off_at_the_very_moment(
     lease = await near.run(lambda: holder.lock(near.name).acquire())
     waiter = far.actor().start(lambda: client.lock(near.name).acquire())
     await queued(near, holder, 1)
+    await answered(client, 1)
     proxy.refuse()
     await near.run(lease.release)
     proxy.heal()
-    assert (await within(5, waiter)).fence > lease.fence
+    assert (await within(waiter)).fence > lease.fence
 
 
 async def test_waiters_that_leave_are_not_missed(server: RedisServer, open_cell: OpenCell) -> None:
@@ -69,16 +72,16 @@ async def test_waiters_that_leave_are_not_missed(server: RedisServer, open_cell:
     await cell.run(lambda: _enter(dead._engine, ahead, cell.face))  # will never be renewed
     between = cell.actor().start(lambda: client.lock(cell.name).acquire(timeout=0.2))
     await queued(cell, client, 1)
-    last = cell.actor().start(lambda: client.lock(cell.name).acquire())
+    last = cell.actor().start(lambda: client.lock(cell.name, ttl=300).acquire())
     await queued(cell, client, 2)
     with pytest.raises(TimeoutError):
-        await within(5, between)
-    lease = await within(5, last)  # and not only at its next renewal, after 10 s
+        await within(between)
+    lease = await within(last)  # and not only at its next renewal, after 100 s
     assert lease.abandoned
 
 
 def _enter(engine: Engine, ticket: Ticket, face: str) -> object:
-    entering = engine.enter(ticket, if_free=False, timeout=2)
+    entering = engine.enter(ticket, if_free=False, timeout=30)
     if face == "async":
         return entering
     with pytest.raises(StopIteration) as stop:
@@ -95,9 +98,9 @@ async def test_of_two_wake_ups_the_second_counts(server: RedisServer, face: str)
         Ticket("x", new_id(), 30.0, Owner("here", number)) for number in range(3)
     )
     for ticket in (first, second, third):
-        await engine.enter(ticket, if_free=False, timeout=2)
-    await engine.leave(second, timeout=2)  # tells the third one that it stands behind the first
-    await engine.leave(first, timeout=2)  # tells it that it is its turn
+        await engine.enter(ticket, if_free=False, timeout=30)
+    await engine.leave(second, timeout=30)  # tells the third one that it stands behind the first
+    await engine.leave(first, timeout=30)  # tells it that it is its turn
     seen: list[Standing | None] = [await engine.park(third, now + 5)]
     if face == "sync":  # what both bring is read in turn
         seen.append(await engine.park(third, now + 5))
@@ -115,13 +118,13 @@ async def test_a_late_wake_up_reaches_nobody_else(server: RedisServer) -> None:
     holder, gone, other = (
         Ticket("x", new_id(), 30.0, Owner("here", number)) for number in range(3)
     )
-    await engine.enter(holder, if_free=False, timeout=2)
-    assert (await engine.enter(gone, if_free=False, timeout=2)).place is Place.WAITING
+    await engine.enter(holder, if_free=False, timeout=30)
+    assert (await engine.enter(gone, if_free=False, timeout=30)).place is Place.WAITING
     engine.unpark(gone)
-    await engine.leave(holder, timeout=2)  # wakes the one that does not listen any more
-    assert (await engine.enter(other, if_free=False, timeout=2)).place is Place.WAITING
+    await engine.leave(holder, timeout=30)  # wakes the one that does not listen any more
+    assert (await engine.enter(other, if_free=False, timeout=30)).place is Place.WAITING
     assert await engine.park(other, now) is None
-    await engine.leave(gone, timeout=2)
+    await engine.leave(gone, timeout=30)
     standing = await engine.park(other, now + 5)
     assert standing is not None
     assert standing.place is Place.ADMITTED

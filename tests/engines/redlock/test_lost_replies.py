@@ -21,7 +21,7 @@ from tests.engines.redlock.seeing import (
 from tests.proxy import TcpProxy
 from tests.servers import HOST
 from tests.servers_redlock import RedlockSet
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ async def test_release(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], c
     for proxy in proxies[:count]:
         proxy.cut_after_request()
     await cell.run(lease.release)
-    following = await asyncio.wait_for(waiter, 30)
+    following = await within(waiter)
     assert following.fence > lease.fence
     assert not following.abandoned
     await cell.run(following.release)

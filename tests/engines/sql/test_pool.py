@@ -7,6 +7,7 @@ import pytest
 from holdfast.engines.sql.broken import Broken
 from holdfast.engines.sql.pool import Pool
 from holdfast.io.asyncio import AsyncioIO
+from tests.waiting import within
 
 
 class FakeWire:
@@ -77,7 +78,7 @@ async def test_one_that_is_cancelled_passes_on_what_it_was_just_given(
     first, second = await waiting(pool), await waiting(pool)
     pool.give(wire)  # to the first, which has not run since
     first.cancel()
-    assert await asyncio.wait_for(second, 5) is wire
+    assert await within(second) is wire
     assert first.cancelled()
 
 
@@ -90,7 +91,7 @@ async def test_one_that_is_cancelled_while_it_connects_lets_the_next_do_it(
     second = await waiting(pool)
     first.cancel()
     line.ready.set()
-    assert await asyncio.wait_for(second, 5) is line.wires[0]
+    assert await within(second) is line.wires[0]
     assert pool._open == 1
 
 

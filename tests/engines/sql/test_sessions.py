@@ -1,6 +1,5 @@
 """postgresql+advisory:// and mysql+getlock://: a session is a ticket. What they declare, and do instead."""
 
-import asyncio
 import subprocess
 import sys
 from functools import partial
@@ -16,7 +15,7 @@ from holdfast.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, queued
 from tests.engines.sql.witness import Witness
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 async def test_what_it_declares(cell: Cell) -> None:
@@ -36,7 +35,7 @@ async def test_a_killed_holder_is_followed_at_once(cell: Cell) -> None:
         heir = cell.actor().start(client.lock(cell.name).acquire)
         await queued(cell, client, 1)
         holder.kill()
-        lease = await asyncio.wait_for(heir, 30)
+        lease = await within(heir)
     assert lease.fence > fence
     assert lease.abandoned
     await cell.run(lease.release)
@@ -75,7 +74,7 @@ async def test_a_waiters_session_is_ended(cell: Cell, witness: Witness) -> None:
     witness.end(session)
     await soon(lambda: witness.waiting() not in ([], [session]), "the waiter to come back")
     await cell.run(lease.release)
-    assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence
+    assert (await within(waiter)).fence > lease.fence
 
 
 async def test_who_gives_up_leaves_no_waiter_behind(cell: Cell, witness: Witness) -> None:
@@ -134,7 +133,7 @@ async def test_how_a_holder_departs(cell: Cell) -> None:
 
     async def enter() -> tuple[Ticket, Any]:
         one = Ticket(cell.name, new_id(), 30.0, Owner("host", 1))
-        return one, await act(cell, engine.enter(one, if_free=True, timeout=2))
+        return one, await act(cell, engine.enter(one, if_free=True, timeout=30))
 
     for departure, abandoned in (
         (Departure.RELEASED, False),
@@ -147,7 +146,7 @@ async def test_how_a_holder_departs(cell: Cell) -> None:
         assert standing.place is Place.ADMITTED
         assert await act(cell, engine.leave(one, timeout=2, departure=departure))
         assert not await act(cell, engine.leave(one, timeout=2, departure=departure))
-        seen = await act(cell, engine.inspect(cell.name, limit=0, timeout=2))
+        seen = await act(cell, engine.inspect(cell.name, limit=0, timeout=30))
         assert seen.abandoned is abandoned
 
 
@@ -169,7 +168,7 @@ async def test_sessions_are_counted_right(cell: Cell, witness: Witness) -> None:
     with pytest.raises(holdfast.LockTimeout):
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.3))
     await cell.run(lease.release)
-    heir = await asyncio.wait_for(waiter, 30)
+    heir = await within(waiter)
     (session,) = witness.holding()
     witness.end(session)
     assert await cell.run(lambda: heir.lost.wait(10))
@@ -193,7 +192,7 @@ async def test_closed_while_somebody_joins(
     monkeypatch.setattr(engine, "_sent", close_then)
     one = Ticket(cell.name, new_id(), 30.0, Owner("host", 1))
     with pytest.raises(holdfast.EngineError, match="the client was closed"):
-        await act(cell, engine.enter(one, if_free=True, timeout=2))
+        await act(cell, engine.enter(one, if_free=True, timeout=30))
     await soon(lambda: witness.holding() == [], "the lock to be free")
     await soon(lambda: witness.connections() == 0, "the session to end")
 

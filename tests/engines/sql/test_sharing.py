@@ -1,7 +1,5 @@
 """Sharing in either database: what it costs, what does no harm, and what came from version 1."""
 
-import asyncio
-
 import pytest
 
 from holdfast.core.ticket import READING, Departure, Place, Share
@@ -9,6 +7,7 @@ from tests.conformance.cells import Cell, OpenCell, act
 from tests.conformance.test_sharing import LIMIT, Desk
 from tests.engines.sql.conftest import Database
 from tests.engines.sql.tables import Tables
+from tests.waiting import within
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ async def test_when_it_is_time_to_look_who_has_expired(cell: Cell, tables: Table
     tables.set("names", "expires = 1")
     tables.set("tickets", "expires = 1", f"id = '{b.id}'")
     assert await desk.renew(a, b) == [Place.ADMITTED, Place.GONE]
-    news = await asyncio.wait_for(parked, 30)
+    news = await within(parked)
     assert news is None or news.place is Place.ADMITTED
     assert await desk.picture() == (["a", "c"], []), "and it is counted right:"
     assert await desk.leave(a, Departure.LOST)

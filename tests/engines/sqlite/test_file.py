@@ -79,11 +79,11 @@ def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path) -> None:
         size = os.stat(f"{folder}/locks.db-wal").st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
         try:
-            run(engine.leave(ticket, timeout=2))
+            run(engine.leave(ticket, timeout=30))
         except holdfast.EngineError as error:
             answer = [error.outcome, str(error), error.name]
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        answer.append(run(engine.leave(ticket, timeout=2)))
+        answer.append(run(engine.leave(ticket, timeout=30)))
         """,
         tmp_path,
     )

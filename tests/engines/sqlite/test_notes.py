@@ -77,7 +77,7 @@ def test_a_note_is_on_the_disk_before_anyone_relies_on_it(
 
         monkeypatch.setattr("os.fsync", fail)
         with client.lock("y") as lease, pytest.raises(holdfast.EngineError) as caught:
-            run(client._engine.remember(lease._kept.ticket, "done", keep=60, timeout=5))
+            run(client._engine.remember(lease._kept.ticket, "done", keep=60, timeout=30))
         assert (caught.value.outcome, caught.value.name) == ("unknown", "y")
 
 
@@ -89,9 +89,9 @@ def test_several_names_cost_one_commit(tmp_path: Path) -> None:
         engine._file._connection.set_commit_hook(lambda: next(commits) < 0)
         wanted = [Ticket(name, "several", 30.0, Owner("host", 1)) for name in "abc"]
         for _ in range(2):  # also if it is sent again
-            standings = run(engine.enter_free(wanted, timeout=5))
+            standings = run(engine.enter_free(wanted, timeout=30))
             assert [one.place for one in standings] == [Place.ADMITTED] * 3
         assert next(commits) == 2
         other = [ticket._replace(id="other") for ticket in wanted]
-        refused = run(engine.enter_free(other[1:], timeout=5))
+        refused = run(engine.enter_free(other[1:], timeout=30))
         assert [one.place for one in refused] == [Place.REFUSED] * 2

@@ -24,7 +24,7 @@ from holdfast.engines.sqlite.pipes import Pipes
 from holdfast.io.blocking import run
 from holdfast.primitives.waiting import new_id
 from tests.child import Child
-from tests.waiting import eventually, soon
+from tests.waiting import eventually, soon, within
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def test_a_wait_in_a_task_is_one_look_and_one_push(client: holdfast.Client
             waiter = asyncio.create_task(waiting.lock("x", ttl=600).acquire())
             await soon(lambda: client.inspect("x").waiting == 1, "the waiter")
             lease.release()
-            got = await asyncio.wait_for(waiter, 30)
+            got = await within(waiter)
         assert got.fence > lease.fence
         assert seen == {"enter": 1}
         await got.release()
@@ -130,9 +130,9 @@ def test_everyone_whom_a_release_lets_in_is_pushed(client: holdfast.Client, url:
     """By one transaction of the one who leaves, and without a look of those who come."""
     engine, waiting = client._engine, holdfast.Client(url)
     writer = ticket("writer")
-    run(engine.enter(writer, if_free=False, timeout=5))
+    run(engine.enter(writer, if_free=False, timeout=30))
     readers = [ticket(f"reader {number}", READING) for number in range(3)]
-    fences = [run(waiting._engine.enter(one, if_free=False, timeout=5)).fence for one in readers]
+    fences = [run(waiting._engine.enter(one, if_free=False, timeout=30)).fence for one in readers]
     with counted(client) as left, counted(waiting) as seen:
         run(engine.leave(writer, timeout=5, departure=Departure.LOST))
         until = client._io.now() + 600
@@ -151,8 +151,8 @@ def ticket(label: str, share: Share = ALONE) -> Ticket:
 async def test_one_may_be_roused_from_another_thread_before_it_is_parked(url: str) -> None:
     async with holdfast.AsyncClient(url) as client:
         engine, late = client._engine, ticket("late")
-        await engine.enter(ticket("holder"), if_free=False, timeout=5)
-        await engine.enter(late, if_free=False, timeout=5)
+        await engine.enter(ticket("holder"), if_free=False, timeout=30)
+        await engine.enter(late, if_free=False, timeout=30)
         await asyncio.to_thread(engine.rouse, late)
         assert await asyncio.wait_for(engine.park(late, client._io.now() + 600), 30) is None
         engine.unpark(late)
@@ -304,7 +304,7 @@ async def test_a_cleaned_folder_is_filled_again_for_tasks(folder: Path, url: str
             waiter = asyncio.create_task(client.lock("x", ttl=600).acquire())
             await soon(lambda: one_waits(client), "the waiter")
             await lease.release()
-            await (await asyncio.wait_for(waiter, 30)).release()
+            await (await within(waiter)).release()
             clean(folder)
 
 

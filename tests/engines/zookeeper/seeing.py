@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import struct
 from typing import Any, Self
@@ -108,8 +107,3 @@ async def parked(client: Any, count: int = 1) -> None:
 
 async def lost(lease: Any) -> None:
     await soon(lambda: lease.state is holdfast.LeaseState.LOST, "the lease to be lost")
-
-
-async def within(seconds: float, task: asyncio.Task[Any]) -> Any:
-    """What a task brings, which must not take for ever."""
-    return await asyncio.wait_for(task, seconds)

@@ -9,9 +9,9 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell
-from tests.engines.zookeeper.seeing import Witness, parked, within
+from tests.engines.zookeeper.seeing import Witness, parked
 from tests.servers_zookeeper import Ensemble
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ async def test_a_holder_whose_session_ends_while_one_waits(cell: Cell, seen: Wit
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await parked(client)
     seen.end_session(holder)
-    following = await within(10, waiter)
+    following = await within(waiter)
     assert following.abandoned
     await cell.run(following.release)
     assert not (await cell.run(lambda: client.lock(cell.name).acquire())).abandoned
@@ -64,10 +64,10 @@ async def test_a_waiter_that_dies_in_the_middle_does_not_count(cell: Cell, seen:
     (own,) = client._engine._mine.values()
     await soon(lambda: own.ahead == first, "the heir to see that the ghost is gone")
     await cell.run(lease.release)
-    following = await within(10, waiter)
+    following = await within(waiter)
     assert not following.abandoned
     await cell.run(following.release)
-    await cell.run((await within(10, gone)).release)  # it has joined again
+    await cell.run((await within(gone)).release)  # it has joined again
 
 
 async def test_a_waiter_that_withdraws_in_the_middle_does_not_count(cell: Cell) -> None:
@@ -78,6 +78,6 @@ async def test_a_waiter_that_withdraws_in_the_middle_does_not_count(cell: Cell) 
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await parked(client)
     with pytest.raises(holdfast.LockTimeout):
-        await within(10, impatient)
+        await within(impatient)
     await cell.run(lease.release)
-    assert not (await within(10, waiter)).abandoned
+    assert not (await within(waiter)).abandoned

@@ -8,10 +8,10 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import OpenCell
-from tests.engines.zookeeper.seeing import connected, lost, parked, within
+from tests.engines.zookeeper.seeing import connected, lost, parked
 from tests.engines.zookeeper.soak import soak
 from tests.servers_zookeeper import Ensemble
-from tests.waiting import eventually, soon
+from tests.waiting import eventually, soon, within
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ async def test_a_lease_survives_a_node(
     await soon(renewed, "a renewal without that node", timeout=20)
     assert lease.state is holdfast.LeaseState.HELD
     await cell.run(lease.release)
-    following = await within(20, waiter)
+    following = await within(waiter)
     assert following.fence > lease.fence
     assert not following.abandoned
 
@@ -75,7 +75,7 @@ async def test_two_nodes_down_and_up_again(private: Ensemble, open_cell: OpenCel
     begun = time.monotonic()
     with pytest.raises(holdfast.EngineError) as caught:
         await cell.run(lambda: client.lock(f"{cell.name}:other").acquire())
-    assert time.monotonic() - begun < 10, "reported, not hung"
+    assert time.monotonic() - begun < 60, "reported, not hung"
     assert caught.value.name == f"{cell.name}:other"
     await lost(lease)
     for node in down:

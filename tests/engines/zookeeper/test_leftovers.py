@@ -8,9 +8,9 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import OpenCell
-from tests.engines.zookeeper.seeing import Witness, connected, leftovers, within
+from tests.engines.zookeeper.seeing import Witness, connected, leftovers
 from tests.servers_zookeeper import Ensemble
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 ATTEMPTS = 1000
 
@@ -120,7 +120,7 @@ async def test_a_container_may_go_at_any_time(
     deleting = asyncio.create_task(delete())
     actor = cell.actor()
     for _ in range(50):
-        lease = await within(10, actor.start(lambda: client.lock(cell.name).acquire()))
+        lease = await within(actor.start(lambda: client.lock(cell.name).acquire()))
         fences.append(lease.fence)
         await actor.do(lease.release)
     over.set()

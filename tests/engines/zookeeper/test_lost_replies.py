@@ -6,11 +6,11 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.zookeeper.seeing import Witness, connected, parked, replies, within
+from tests.engines.zookeeper.seeing import Witness, connected, parked, replies
 from tests.proxy import TcpProxy
 from tests.servers import HOST
 from tests.servers_zookeeper import Ensemble
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 # To join is three requests: a look at the container, the ticket, the listing.
 JOINING = (1, 2, 3)
@@ -66,7 +66,7 @@ async def test_enter_as_a_waiter(cell: Cell, seen: Witness, proxy: TcpProxy, rep
     await parked(client)
     _, fence = seen.fences(cell.name)
     await cell.run(holder.release)
-    lease = await within(5, waiter)
+    lease = await within(waiter)
     assert lease.fence == fence, "its place in the queue is the one it took at first"
     assert not lease.abandoned
     assert len(seen.tickets(cell.name)) == 1
@@ -128,7 +128,7 @@ async def test_leave(cell: Cell, seen: Witness, proxy: TcpProxy, zookeeper_url: 
     cut = proxy.cut_after_request()
     await cell.run(lease.release)
     assert cut.is_set()
-    following = await within(5, waiter)
+    following = await within(waiter)
     assert following.fence > lease.fence
     assert not following.abandoned
     assert seen.fences(cell.name) == [following.fence]

@@ -42,7 +42,7 @@ async def refused(cell: Cell, kind: type[Exception] = holdfast.EngineError) -> A
     begun = time.monotonic()
     with pytest.raises(kind) as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 60
     assert SECRET not in str(caught.value)
     return caught.value
 

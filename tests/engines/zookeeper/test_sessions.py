@@ -17,9 +17,9 @@ from holdfast.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.conformance.test_queue import as_face, enter
-from tests.engines.zookeeper.seeing import Witness, lost, parked, within
+from tests.engines.zookeeper.seeing import Witness, lost, parked
 from tests.servers_zookeeper import Ensemble
-from tests.waiting import soon
+from tests.waiting import soon, within
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_a_holder_whose_session_ended_has_lost_its_lease(cell: Cell, seen:
     again = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, other, 1)
     await cell.run(following.release)
-    assert (await within(10, again)).fence > following.fence, "the client goes on by itself"
+    assert (await within(again)).fence > following.fence, "the client goes on by itself"
 
 
 async def test_a_waiter_whose_session_ended_is_never_told_that_it_holds(
@@ -53,12 +53,12 @@ async def test_a_waiter_whose_session_ended_is_never_told_that_it_holds(
     await parked(rival)
     seen.end_session(client)
     await cell.run(lease.release)
-    second = await within(10, behind)
+    second = await within(behind)
     assert second.state is holdfast.LeaseState.HELD
     await queued(cell, rival, 1)  # it has joined again, as a newcomer
     assert not waiter.done()
     await cell.run(second.release)
-    assert (await within(10, waiter)).fence > second.fence
+    assert (await within(waiter)).fence > second.fence
 
 
 async def test_a_ttl_shorter_than_the_session_frees_the_lock(cell: Cell) -> None:
@@ -69,7 +69,7 @@ async def test_a_ttl_shorter_than_the_session_frees_the_lock(cell: Cell) -> None
         heir = cell.actor().start(lambda: client.lock(cell.name).acquire())
         await parked(client)
         holder.kill()
-        assert (await within(10, heir)).abandoned
+        assert (await within(heir)).abandoned
 
 
 async def test_repeated_attempts_count_as_watching(cell: Cell) -> None:
@@ -106,7 +106,7 @@ async def test_one_ticket_expires_while_others_of_its_client_live(cell: Cell) ->
         await cell.run(partial(enter, cell, rival, ticket))
     places: list[Place] = []
     for _ in range(8):  # all but the first are renewed
-        renewed = await cell.run(lambda: as_face(cell, engine.renew(kept[1:], timeout=2)))
+        renewed = await cell.run(lambda: as_face(cell, engine.renew(kept[1:], timeout=30)))
         assert [standing.place for standing in renewed] == [Place.ADMITTED] * 2
         await asyncio.sleep(0.2)
         places = [(await cell.run(partial(enter, cell, rival, ticket))).place for ticket in mine]
@@ -177,22 +177,22 @@ async def test_a_late_renewal_does_not_forget_a_new_ticket(
     """The keeper asks about a ticket that has expired, while its caller joins again with the same id."""
     engine: Any = open_engine(zookeeper_url, AsyncioIO())
     ticket = Ticket(f"late:{new_id()}", new_id(), 30.0, Owner("here", 1))
-    first = await engine.enter(ticket, if_free=False, timeout=5)
-    await engine.evict(ticket.name, timeout=5)
+    first = await engine.enter(ticket, if_free=False, timeout=30)
+    await engine.evict(ticket.name, timeout=30)
     renew = engine._queues.renew
     again: list[Any] = []
 
     async def slowly(pairs: Any, until: float) -> Any:
         known = await renew(pairs, until)
-        again.append(await engine.enter(ticket, if_free=False, timeout=5))
+        again.append(await engine.enter(ticket, if_free=False, timeout=30))
         return known
 
     monkeypatch.setattr(engine._queues, "renew", slowly)
-    (heard,) = await engine.renew([ticket], timeout=5)
+    (heard,) = await engine.renew([ticket], timeout=30)
     assert heard.place is Place.GONE
     assert again[0].fence > first.fence
-    assert (await engine.enter(ticket, if_free=False, timeout=5)).fence == again[0].fence
-    assert (await engine.inspect(ticket.name, limit=9, timeout=5)).waiting == 0
+    assert (await engine.enter(ticket, if_free=False, timeout=30)).fence == again[0].fence
+    assert (await engine.inspect(ticket.name, limit=9, timeout=30)).waiting == 0
     await engine.close()
 
 

@@ -7,7 +7,7 @@ grows, lets a storage reject the holder that does not know it yet.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import hiredis
@@ -16,15 +16,16 @@ from holdfast.core.errors import EngineError
 from holdfast.core.names import matches
 from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from holdfast.engines.contract import Engine, Traits
+from holdfast.engines.redis import requests
 from holdfast.engines.redis.keys import RECORDS, keys_and_note_of, keys_of, name_of, note_of, tag_of
 from holdfast.engines.redis.many import Many, time_left
 from holdfast.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RECALL, REMEMBER
 from holdfast.engines.redis.topology import Topology, ask
-from holdfast.engines.redis.words import inspection_of, ms, standing_of, us, wishes_of
+from holdfast.engines.redis.words import inspection_of, ms, standing_of
 from holdfast.engines.resp.advice import explained, first_word
 from holdfast.engines.resp.link import Link, Node
-from holdfast.engines.resp.script import Command, Script
-from holdfast.engines.resp.wire import Broken
+from holdfast.engines.resp.script import Script
+from holdfast.engines.resp.wire import Broken, forgotten
 from holdfast.io.contract import IO
 
 _BATCH = 500
@@ -69,16 +70,8 @@ class RedisEngine(Engine):
                 tag, timeout, ticket.id
             )
             try:
-                command = ENTER.call(
-                    keys_of(tag),
-                    ticket.id,
-                    us(ticket.ttl),
-                    link.channel,
-                    ticket.owner.pack(),
-                    "1" if if_free else "0",
-                    *(wishes_of(ticket) if ticket.share.group or ticket.floor else ()),
-                )
-                standing = standing_of(await self._call(node, link, ENTER, command, timeout))
+                call = requests.enter(ticket, link.channel, if_free=if_free)
+                standing = standing_of(await self._call(node, link, ENTER, call, timeout))
                 waiting = standing.place is Place.WAITING
                 return standing
             finally:
@@ -110,7 +103,8 @@ class RedisEngine(Engine):
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
-        return bool(await self._ask(ticket.name, LEAVE, timeout, ticket.id, "012"[departure]))
+        call = requests.leave(ticket, departure)
+        return bool(await self._ask(ticket.name, LEAVE, call, timeout))
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         parked = self._parked.get(ticket.id)
@@ -140,15 +134,18 @@ class RedisEngine(Engine):
                 node.rouse(link, ticket.id)
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
-        words = ticket.id, text, ms(keep)
-        return bool(await self._ask(ticket.name, REMEMBER, timeout, *words, keys=keys_and_note_of))
+        keys = keys_and_note_of(tag_of(ticket.name))
+        call = REMEMBER.call(keys, ticket.id, text, ms(keep))
+        return bool(await self._ask(ticket.name, REMEMBER, call, timeout))
 
     async def recall(self, name: str, *, timeout: float) -> str | None:
-        text: bytes | None = await self._ask(name, RECALL, timeout, keys=note_of)
+        call = RECALL.call(note_of(tag_of(name)))
+        text: bytes | None = await self._ask(name, RECALL, call, timeout)
         return None if text is None else text.decode()
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        return inspection_of(name, await self._ask(name, INSPECT, timeout, str(limit)))
+        call = INSPECT.call(keys_of(tag_of(name)), str(limit))
+        return inspection_of(name, await self._ask(name, INSPECT, call, timeout))
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
         found: list[str] = []
@@ -162,7 +159,8 @@ class RedisEngine(Engine):
         return sorted(found)
 
     async def evict(self, name: str, *, timeout: float) -> bool:
-        return bool(await self._ask(name, EVICT, timeout))
+        call = EVICT.call(keys_of(tag_of(name)))
+        return bool(await self._ask(name, EVICT, call, timeout))
 
     async def close(self) -> None:
         with self._rousing:
@@ -212,24 +210,16 @@ class RedisEngine(Engine):
             raise
         return node, link, time_left(self._io, timeout, started)
 
-    async def _ask(
-        self,
-        name: str,
-        script: Script,
-        timeout: float,
-        *args: str,
-        keys: Callable[[str], tuple[str, ...]] = keys_of,
-    ) -> Any:
-        """Call a script for a name that waits for nothing."""
+    async def _ask(self, name: str, script: Script, call: bytes, timeout: float) -> Any:
+        """Call a script on behalf of somebody who waits for nothing."""
         tag = tag_of(name)
-        command = script.call(keys(tag), *args)
         started = self._io.now()
         redirected = False
         try:
             while True:
                 node, link, left = self._ready(tag, timeout) or await self._take(tag, timeout)
                 try:
-                    return await self._call(node, link, script, command, left)
+                    return await self._call(node, link, script, call, left)
                 except Broken as error:
                     if redirected or first_word(error) != "MOVED":
                         raise
@@ -241,10 +231,13 @@ class RedisEngine(Engine):
             raise self._translated(error, name) from error
 
     async def _call(
-        self, node: Node, link: Link, script: Script, command: Command, timeout: float
+        self, node: Node, link: Link, script: Script, call: bytes, timeout: float
     ) -> Any:
+        """Call a script; if the server has forgotten it, bring it along."""
         try:
-            reply = await link.call(script, command, timeout)
+            (reply,) = await link.exchange(call, 1, timeout)
+            if forgotten(reply):
+                (reply,) = await link.exchange(script.spell_out(call), 1, timeout)
         except Broken:
             self._topology.mistrust(node)
             raise
@@ -266,10 +259,10 @@ class RedisEngine(Engine):
 
     async def _in_use(self, node: Node, names: list[str], timeout: float) -> list[str]:
         """Those that somebody holds: others are only remembered, or left over from processes that died."""
-        commands = [INSPECT.call(keys_of(tag_of(name)), "0") for name in names]
+        calls = [INSPECT.call(keys_of(tag_of(name)), "0") for name in names]
         used: list[str] = []
         for name, answer in zip(
-            names, await self._many.batch(node, INSPECT, commands, timeout), strict=True
+            names, await self._many.batch(node, INSPECT, calls, timeout), strict=True
         ):
             if not isinstance(answer, Broken):
                 used += [name] if answer[2] else []

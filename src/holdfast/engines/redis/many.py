@@ -8,13 +8,14 @@ from typing import Any
 import hiredis
 
 from holdfast.core.ticket import Place, Standing, Ticket
-from holdfast.engines.redis.keys import keys_of, tag_of
+from holdfast.engines.redis import requests
+from holdfast.engines.redis.keys import tag_of
 from holdfast.engines.redis.scripts import ENTER, RENEW
 from holdfast.engines.redis.topology import Topology, Unserved
-from holdfast.engines.redis.words import attempt_of, standing_of, us
+from holdfast.engines.redis.words import standing_of
 from holdfast.engines.resp.advice import first_word
 from holdfast.engines.resp.link import Node
-from holdfast.engines.resp.script import Command, Script
+from holdfast.engines.resp.script import Script
 from holdfast.engines.resp.wire import Broken, forgotten
 from holdfast.io.contract import IO
 
@@ -43,9 +44,7 @@ class Many:
         One server after the other: a caller that is cancelled leaves nothing behind that still asks,
         and what comes behind one that is refused is not asked for at the next server.
         """
-        commands = [
-            ENTER.call(keys_of(tag_of(ticket.name)), *attempt_of(ticket)) for ticket in tickets
-        ]
+        calls = [requests.attempt(ticket) for ticket in tickets]
         standings = [Standing(Place.REFUSED)] * len(tickets)
         end = len(tickets)
         started = self._io.now()
@@ -55,7 +54,7 @@ class Many:
             if failures or not wanted:
                 continue
             remaining = time_left(self._io, timeout, started)
-            replies = await self._tried(node, ENTER, [commands[i] for i in wanted], remaining)
+            replies = await self._tried(node, ENTER, [calls[i] for i in wanted], remaining)
             for index, reply in zip(wanted, replies, strict=True):
                 if isinstance(reply, Broken):
                     failures.append(reply)
@@ -78,17 +77,19 @@ class Many:
         return standings, failures
 
     async def batch(
-        self, node: Node, script: Script, commands: list[Command], timeout: float
+        self, node: Node, script: Script, calls: list[bytes], timeout: float
     ) -> list[Any]:
         """Call a script many times in one write; a call that was refused is answered by `Broken`."""
         started = self._io.now()
         link = await node.take(timeout)
         try:
-            replies = await link.exchange(commands, time_left(self._io, timeout, started))
+            left = time_left(self._io, timeout, started)
+            replies = await link.exchange(b"".join(calls), len(calls), left)
             if any(forgotten(reply) for reply in replies):
                 # The first one brings the text; for the others a repetition does no harm.
-                again = [script.spell_out(commands[0]), *commands[1:]]
-                replies = await link.exchange(again, time_left(self._io, timeout, started))
+                again = script.spell_out(b"".join(calls))
+                left = time_left(self._io, timeout, started)
+                replies = await link.exchange(again, len(calls), left)
             return [
                 self._topology.rejected(node, link, reply)
                 if isinstance(reply, hiredis.ReplyError)
@@ -99,14 +100,14 @@ class Many:
             node.give(link)
 
     async def _tried(
-        self, node: Node, script: Script, commands: list[Command], timeout: float
+        self, node: Node, script: Script, calls: list[bytes], timeout: float
     ) -> list[Any]:
         """The same; if the server can't be talked to, that is the answer to each of them."""
         try:
-            return await self.batch(node, script, commands, timeout)
+            return await self.batch(node, script, calls, timeout)
         except Broken as error:
             self._topology.mistrust(node)
-            return [error] * len(commands)
+            return [error] * len(calls)
 
     async def _spread(
         self, tickets: Sequence[Ticket], indexes: Iterable[int], timeout: float
@@ -155,11 +156,8 @@ class Many:
         timeout: float,
     ) -> None:
         """Renew the tickets of one server in one write, and note down how each stands."""
-        commands = [
-            RENEW.call(keys_of(tag_of(tickets[i].name)), tickets[i].id, us(tickets[i].ttl))
-            for i in indexes
-        ]
-        replies = await self._tried(node, RENEW, commands, timeout)
+        calls = [requests.renew(tickets[i]) for i in indexes]
+        replies = await self._tried(node, RENEW, calls, timeout)
         for index, reply in zip(indexes, replies, strict=True):
             if isinstance(reply, Broken):  # trouble with one name is no trouble with the others
                 failures.append(reply)

@@ -16,7 +16,7 @@ def _text(name: str) -> str:
 
 def _script(name: str, flags: str = "") -> Script:
     # In the middle, not at the top: what most calls don't need would still cost each of them.
-    text = _text("common") + _text(name)
+    text = _text("record") + _text(name)
     while _INCLUDE.search(text):
         text = _INCLUDE.sub(lambda include: _text(include[1]), text)
     return Script(text, flags)

@@ -11,7 +11,7 @@ import hiredis
 
 from holdfast.engines.resp.advice import WRONG_NODE, WRONG_SERVER, first_word, rejection
 from holdfast.engines.resp.link import Link, Node
-from holdfast.engines.resp.script import Command
+from holdfast.engines.resp.packing import Command, pack
 from holdfast.engines.resp.wire import Broken, Login, said
 from holdfast.io.contract import IO, Event
 
@@ -154,7 +154,7 @@ async def ask(node: Node, command: Command, timeout: float) -> object:
     """One command to one node; an error reply is raised."""
     link = await node.take(timeout)
     try:
-        (reply,) = await link.exchange([command], timeout)
+        (reply,) = await link.exchange(pack([command]), 1, timeout)
     finally:
         node.give(link)
     if isinstance(reply, hiredis.ReplyError):

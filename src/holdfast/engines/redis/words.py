@@ -6,30 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core.ticket import Contender, Inspection, Owner, Place, Share, Standing, Ticket
-from holdfast.engines.resp.script import floor_of
+from holdfast.core.ticket import Contender, Inspection, Owner, Place, Share, Standing
 
 _PLACES = tuple(Place)
-
-_NOBODY = "holdfast:nobody"
-"""A channel to which nobody listens."""
 
 
 def standing_of(reply: Sequence[int]) -> Standing:
     """What `enter`, `renew` and a wake-up answer."""
     place, fence, abandoned, recheck_us = reply
     return Standing(_PLACES[place], fence, abandoned == 1, recheck_us / 1e6)
-
-
-def wishes_of(ticket: Ticket) -> tuple[str, ...]:
-    """What most tickets don't ask for: a fence above a given one, and company."""
-    group, weight, permits = ticket.share
-    return (str(floor_of(ticket)), group, str(weight), str(permits))[: 4 if group else 1]
-
-
-def attempt_of(ticket: Ticket) -> tuple[str, ...]:
-    """What `enter` is asked for one that is not going to wait, so that nobody will ever call it."""
-    return (ticket.id, us(ticket.ttl), _NOBODY, ticket.owner.pack(), "1", *wishes_of(ticket))
 
 
 def inspection_of(name: str, reply: Sequence[Any]) -> Inspection:

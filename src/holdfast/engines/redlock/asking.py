@@ -11,8 +11,7 @@ from holdfast.engines.redlock.lines import Lines
 from holdfast.engines.redlock.members import Members
 from holdfast.engines.redlock.scripts import LOADING
 from holdfast.engines.resp.advice import WRONG_SERVER, first_word, rejection
-from holdfast.engines.resp.script import Command
-from holdfast.engines.resp.wire import Broken, forgotten, pack
+from holdfast.engines.resp.wire import Broken, forgotten
 from holdfast.io import clock
 
 
@@ -24,8 +23,8 @@ class Request(NamedTuple):
     replies: int = 1
 
     @classmethod
-    def of(cls, node: int, commands: list[Command]) -> Request:
-        return cls(node, pack(commands), len(commands))
+    def of(cls, node: int, commands: list[bytes]) -> Request:
+        return cls(node, b"".join(commands), len(commands))
 
 
 Take = Callable[[int, list[Any] | None], Sequence[Request]]

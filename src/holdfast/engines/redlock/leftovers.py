@@ -92,14 +92,12 @@ class Leftovers:
                     self._left.pop(key, None)
             return ()
 
-        def words(key: tuple[int, str]) -> tuple[str | bytes, ...]:
+        def call(key: tuple[int, str]) -> bytes:
             left = self._left[key]
             run = lines.runs[key[0]]
             return release(run, left.ticket, left.fence, left.departure, left.channel)
 
-        requests = [
-            Request.of(node, [words(key) for key in keys]) for node, keys in waiting.items()
-        ]
+        requests = [Request.of(node, [call(key) for key in keys]) for node, keys in waiting.items()]
         patience = self._members.node_timeout
         try:
             await ask(self._members, lines, requests, take, lambda: not waiting, patience)

@@ -19,7 +19,7 @@ from holdfast.engines.resp.advice import explained
 from holdfast.engines.resp.blocking import BlockingNode
 from holdfast.engines.resp.link import Link, Node
 from holdfast.engines.resp.multiplexed import MultiplexedNode
-from holdfast.engines.resp.script import Command
+from holdfast.engines.resp.packing import Command
 from holdfast.engines.resp.wire import Broken, Login, said
 from holdfast.io import clock
 from holdfast.io.contract import IO, Event, Task

@@ -50,7 +50,7 @@ class MultiplexedLines(Lines):
         link = self.links[node]
         assert link is not None
         try:
-            future = link.send(payload, count, _LATE)
+            future = link.exchange(payload, count, _LATE)
         except Broken as error:
             self.links[node] = self._questions[node] = None
             self._heard.append((node, error))
@@ -63,7 +63,7 @@ class MultiplexedLines(Lines):
         if link is None:
             return
         try:
-            link.send(payload, count, _LATE).add_done_callback(_seen)
+            link.exchange(payload, count, _LATE).add_done_callback(_seen)
         except Broken:
             self.links[node] = None
 

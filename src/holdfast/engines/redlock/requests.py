@@ -9,8 +9,7 @@ from holdfast.core.ticket import Departure, Ticket
 from holdfast.engines.redlock.asking import Request
 from holdfast.engines.redlock.lines import Lines
 from holdfast.engines.redlock.scripts import GRANT, RAISE, RELEASE, RENEW, keys_of
-from holdfast.engines.resp.script import Command, Script
-from holdfast.engines.resp.wire import bulk, bulks
+from holdfast.engines.resp.packing import bulk, bulks
 
 
 def hint() -> int:
@@ -23,7 +22,9 @@ def grants(
 ) -> list[Request]:
     """Take the lock, under this fence or a higher one; where a channel is given, wait for it there."""
     before = bulks(ticket.id, _ms(ticket.ttl), str(fence), ticket.owner.pack())
-    return _to_all(lines, _begin(GRANT, ticket, 7), before, channels, bulks(_ms(waited)))
+    return _to_all(
+        lines, GRANT.begin(keys_of(ticket.name), 7), before, channels, bulks(_ms(waited))
+    )
 
 
 def raising(lines: Lines, node: int, ticket: Ticket, fence: int) -> Request:
@@ -41,7 +42,7 @@ def renewals(lines: Lines, holders: Iterable[tuple[Ticket, int]]) -> list[Reques
     ]
 
 
-def introduction(lines: Lines, node: int, ticket: Ticket, fence: int) -> Command:
+def introduction(lines: Lines, node: int, ticket: Ticket, fence: int) -> bytes:
     """Make a holder known to a node that does not know it: as if its first request had come late."""
     its = (ticket.id, _ms(ticket.ttl), str(fence), ticket.owner.pack(), "", "0")
     return GRANT.call(keys_of(ticket.name), lines.runs[node], *its)
@@ -49,7 +50,7 @@ def introduction(lines: Lines, node: int, ticket: Ticket, fence: int) -> Command
 
 def release(
     run: str, ticket: Ticket, fence: int, departure: Departure, channel: str, waited: str = ""
-) -> Command:
+) -> bytes:
     """Give the lock back at one node; with `waited`, in ms, to come again when woken."""
     its = (ticket.id, str(fence), "012"[departure], channel, ticket.owner.pack(), waited)
     return RELEASE.call(keys_of(ticket.name), run, *its)
@@ -66,14 +67,7 @@ def releases(
     """Give it back at all nodes."""
     before = bulks(ticket.id, str(fence), "012"[departure])
     after = bulks(ticket.owner.pack(), "" if waited is None else _ms(waited))
-    return _to_all(lines, _begin(RELEASE, ticket, 7), before, channels, after)
-
-
-def _begin(script: Script, ticket: Ticket, arguments: int) -> bytes:
-    """The bytes of a call, as far as the first argument."""
-    keys = keys_of(ticket.name)
-    words = bulks("EVALSHA", script.sha, str(len(keys)), *keys)
-    return b"*%d\r\n%b" % (3 + len(keys) + arguments, words)
+    return _to_all(lines, RELEASE.begin(keys_of(ticket.name), 7), before, channels, after)
 
 
 def _to_all(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from holdfast.engines.resp.script import Command, Script
+from holdfast.engines.resp.packing import pack
+from holdfast.engines.resp.script import Script
 
 NODE = "holdfast:redlock"
 """The key of what a node knows of itself."""
@@ -38,5 +39,5 @@ INSPECT = _script("inspect", "node", "name", flags="allow-oom")
 LOOK = _script("look", "node")
 WELCOME = _script("welcome", "node")
 SCRIPTS = (GRANT, RAISE, RENEW, RELEASE, EVICT, INSPECT, LOOK, WELCOME)
-LOADING: list[Command] = [("SCRIPT", "LOAD", script.text) for script in SCRIPTS]
+LOADING = [pack([("SCRIPT", "LOAD", script.text)]) for script in SCRIPTS]
 """For a node that has forgotten them."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from holdfast.core.ticket import Contender, Inspection, Owner
 from holdfast.engines.redlock.asking import Request
 from holdfast.engines.redlock.scripts import LOCKS, name_of
+from holdfast.engines.resp.packing import pack
 
 
 class Scan:
@@ -21,7 +22,7 @@ class Scan:
 
     def request(self, node: int, cursor: bytes = b"0") -> Request:
         """The next part of a node's keys."""
-        return Request.of(node, [("SCAN", cursor, "MATCH", LOCKS, "COUNT", "500")])
+        return Request.of(node, [pack([("SCAN", cursor, "MATCH", LOCKS, "COUNT", "500")])])
 
     def take(self, node: int, replies: list[Any] | None) -> Sequence[Request]:
         """Take in a part."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import threading
@@ -11,14 +12,13 @@ from typing import Any
 import hiredis
 
 from holdfast.engines.resp.link import Link, Node
-from holdfast.engines.resp.script import Command
+from holdfast.engines.resp.packing import pack
 from holdfast.engines.resp.wire import (
     MORE,
     NOT_REDIS,
     Broken,
     Login,
     greeting,
-    pack,
     pushed,
     reader,
     said,
@@ -31,6 +31,9 @@ _IDLE_LINKS = 16
 _TRUSTED = 1.0
 """Seconds after which an idle link is looked at before it is used: it may have been cut."""
 
+_PIECE = 65_536
+"""Bytes to take in at once."""
+
 _HARDLY = 0.001
 """Seconds by which a request may take longer than allowed: it is dear to give a socket another timeout."""
 
@@ -41,6 +44,7 @@ class BlockingLink(Link):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()
         self._socket = sock
+        self._plain = type(sock) is socket.socket  # and no TLS, which has bytes of its own to send
         self._reader = reader()
         self._timeout = sock.gettimeout() or 0.0
         self.woken: dict[str, str] = {}
@@ -54,8 +58,8 @@ class BlockingLink(Link):
         commands = greeting(login, self.channel, scripts=scripts)
         self._welcomed(login, self._exchange(pack(commands), len(commands) - 1, timeout))
 
-    async def exchange(self, commands: list[Command], timeout: float) -> list[Any]:
-        return self._exchange(pack(commands), len(commands), timeout)
+    async def exchange(self, payload: bytes, count: int, timeout: float) -> list[Any]:
+        return self._exchange(payload, count, timeout)
 
     def _exchange(self, payload: bytes, count: int, timeout: float) -> list[Any]:
         replies: list[Any] = []
@@ -63,7 +67,7 @@ class BlockingLink(Link):
         try:
             if not timeout <= self._timeout < timeout + _HARDLY:
                 self._limit(timeout)
-            self._socket.sendall(payload)
+            self._write(payload)
             while True:
                 self._receive()
                 while (reply := self._reader.gets()) is not MORE:
@@ -135,7 +139,7 @@ class BlockingLink(Link):
     def send(self, payload: bytes) -> None:
         """Send packed commands without waiting for the replies, which `read` will have."""
         try:
-            self._socket.sendall(payload)
+            self._write(payload)
         except OSError as error:
             self.close()
             raise Broken(_explain(error), "unknown") from error
@@ -147,7 +151,7 @@ class BlockingLink(Link):
         """The replies that have arrived, for one whose socket is readable."""
         replies: list[Any] = []
         try:
-            self._receive()
+            self._receive(ready=True)
             while (reply := self._reader.gets()) is not MORE:
                 if isinstance(reply, hiredis.PushNotification):
                     self._pushed(reply)
@@ -203,8 +207,25 @@ class BlockingLink(Link):
         self._timeout = max(timeout, 0.001)
         self._socket.settimeout(self._timeout)
 
-    def _receive(self) -> None:
-        data = self._socket.recv(65536)
+    # A socket of Python's that has a timeout asks the system before each act whether it would block. Mostly
+    # there is no need to: what we send finds room, and who was told that something has come may read it.
+
+    def _write(self, payload: bytes) -> None:
+        if self._plain:
+            try:
+                sent = os.write(self._socket.fileno(), payload)
+            except BlockingIOError:
+                sent = 0
+            if sent == len(payload):
+                return
+            payload = payload[sent:]
+        self._socket.sendall(payload)
+
+    def _receive(self, *, ready: bool = False) -> None:
+        if ready and self._plain:
+            data = os.read(self._socket.fileno(), _PIECE)
+        else:
+            data = self._socket.recv(_PIECE)
         if not data:
             raise ConnectionError("the server closed the connection")
         self._reader.feed(data)

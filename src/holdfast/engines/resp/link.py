@@ -7,10 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import Any
 
-import hiredis
-
-from holdfast.engines.resp.script import Command, Script
-from holdfast.engines.resp.wire import Broken, Login, forgotten, refusal
+from holdfast.engines.resp.wire import Broken, Login, refusal
 
 
 class Link(ABC):
@@ -33,8 +30,8 @@ class Link(ABC):
         self.answers = replies[asked:]
 
     @abstractmethod
-    def exchange(self, commands: list[Command], timeout: float) -> Awaitable[list[Any]]:
-        """Send commands in one write and read their replies; `Broken` closes the link.
+    def exchange(self, payload: bytes, count: int, timeout: float) -> Awaitable[list[Any]]:
+        """Send packed commands in one write and read so many replies; `Broken` closes the link.
 
         A reply that is an error is returned as a `hiredis.ReplyError`, not raised.
         """
@@ -46,13 +43,6 @@ class Link(ABC):
     @abstractmethod
     def retire(self) -> None:
         """Use it no more: whoever waits on it looks again, but requests under way are answered."""
-
-    async def call(self, script: Script, command: Command, timeout: float) -> Any:
-        """Call a script; if the server has forgotten it, bring it along."""
-        (reply,) = await self.exchange([command], timeout)
-        if type(reply) is hiredis.ReplyError and forgotten(reply):
-            (reply,) = await self.exchange([script.spell_out(command)], timeout)
-        return reply
 
 
 class Node(ABC):

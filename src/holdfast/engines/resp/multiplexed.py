@@ -11,14 +11,13 @@ from typing import Any, cast
 import hiredis
 
 from holdfast.engines.resp.link import Link, Node
-from holdfast.engines.resp.script import Command
+from holdfast.engines.resp.packing import pack
 from holdfast.engines.resp.wire import (
     MORE,
     NOT_REDIS,
     Broken,
     Login,
     greeting,
-    pack,
     pushed,
     reader,
     said,
@@ -71,16 +70,12 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
 
     # --- called by the engine
 
-    def exchange(self, commands: list[Command], timeout: float) -> asyncio.Future[list[Any]]:
-        return self.send(pack(commands), len(commands), timeout)
-
     async def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
         """Introduce ourselves; `Broken` if the server does not want us."""
         commands = greeting(login, self.channel, scripts=scripts)
-        self._welcomed(login, await self.send(pack(commands), len(commands) - 1, timeout))
+        self._welcomed(login, await self.exchange(pack(commands), len(commands) - 1, timeout))
 
-    def send(self, payload: bytes, count: int, timeout: float) -> asyncio.Future[list[Any]]:
-        """Send packed commands, to which there will be so many replies."""
+    def exchange(self, payload: bytes, count: int, timeout: float) -> asyncio.Future[list[Any]]:
         if self.broken is not None:
             raise Broken(str(self.broken), "not applied")
         now = self._loop.time()

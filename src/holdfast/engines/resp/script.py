@@ -6,9 +6,7 @@ from hashlib import sha1
 
 from holdfast.core.errors import EngineError
 from holdfast.core.ticket import Ticket
-
-# Never an int: hiredis 3.5 crashes the interpreter if a signal arrives while it converts one.
-Command = tuple[str | bytes, ...]
+from holdfast.engines.resp.packing import bulks
 
 
 class Script:
@@ -18,13 +16,20 @@ class Script:
         # allow-oom: a full server must still let holders renew and release.
         self.text = (f"#!lua flags={flags}\n" if flags else "#!lua\n") + text
         self.sha = sha1(self.text.encode()).hexdigest()
+        self._by_hash = bulks("EVALSHA", self.sha)
 
-    def call(self, keys: tuple[str, ...], *args: str | bytes) -> Command:
-        return ("EVALSHA", self.sha, str(len(keys)), *keys, *args)
+    def call(self, keys: tuple[str, ...], *words: str | bytes) -> bytes:
+        """The bytes that call it."""
+        return self.begin(keys, len(words)) + bulks(*words)
 
-    def spell_out(self, command: Command) -> Command:
+    def begin(self, keys: tuple[str, ...], count: int) -> bytes:
+        """The same, as far as the keys, if so many words follow: for those who pack them by themselves."""
+        words = self._by_hash + bulks(str(len(keys)), *keys)
+        return b"*%d\r\n%b" % (3 + len(keys) + count, words)
+
+    def spell_out(self, call: bytes) -> bytes:
         """The same call with the whole text, for a server that does not know the hash."""
-        return ("EVAL", self.text, *command[2:])
+        return call.replace(self._by_hash, bulks("EVAL", self.text), 1)
 
 
 _HIGHEST = 2**52

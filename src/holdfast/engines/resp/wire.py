@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from ssl import SSLContext
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import hiredis
 
 from holdfast.core.errors import Outcome
-from holdfast.engines.resp.script import Command, Script
+from holdfast.engines.resp.packing import Command
+from holdfast.engines.resp.script import Script
 
 MORE: Final = object()
 """What a reader answers when a reply is not complete yet."""
 
 OLDEST: Final = 7
 """The first version whose scripts may say that they must run although the memory is full."""
-
-# The stub of pack_command knows tuples of one element only.
-_pack: Callable[[Command], bytes] = cast(Any, hiredis.pack_command)
 
 
 class Broken(Exception):
@@ -61,25 +57,6 @@ class Login(NamedTuple):
 def reader() -> hiredis.Reader:
     """A parser of replies; pushed messages come out as `hiredis.PushNotification`."""
     return hiredis.Reader(notEnoughData=MORE)
-
-
-def pack(commands: list[Command]) -> bytes:
-    """Several commands as the bytes of one write."""
-    if len(commands) == 1:
-        return _pack(commands[0])
-    return b"".join([_pack(command) for command in commands])
-
-
-def bulks(*words: str | bytes) -> bytes:
-    """Words as a command has them, without its beginning: to be put together with others."""
-    packed = _pack(words)
-    return packed[packed.index(b"\n") + 1 :]
-
-
-@lru_cache(1024)
-def bulk(word: str) -> bytes:
-    """One word that is used again and again."""
-    return bulks(word)
 
 
 def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:

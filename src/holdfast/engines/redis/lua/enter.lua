@@ -1,12 +1,22 @@
 -- Join the queue, or look again and renew if already in it.
--- ARGV: ID, TTL_US, CHANNEL, OWNER, IF_FREE ('1': join only if admitted at once);
+-- ARGV: ID, CHANNEL, TTL_US, OWNER, IF_FREE ('1': join only if admitted at once);
 --       if it asks for more, FLOOR (a newcomer's fence is above it); if it shares, GROUP, WEIGHT, PERMITS
 -- Returns {place, fence, abandoned, recheck_us}.
-local id, ttl_us, my_info = ARGV[1], tonumber(ARGV[2]), ARGV[3] .. ' ' .. ARGV[4]
-local my_share = ARGV[7] and {group = ARGV[7], weight = tonumber(ARGV[8]), permits = tonumber(ARGV[9])}
+local id, ttl_us, my_info = ARGV[1], tonumber(ARGV[3]), ARGV[2] .. ' ' .. ARGV[4]
 
 -- The clock keeps fences growing when the last one was lost in a restart.
-local my_fence = math.max(last + 1, now, (ARGV[6] or 0) + 1)
+local my_fence = last < now and now or last + 1
+
+-- Free, and wanted alone and not for days, as in most cases.
+if known and not holder and not ARGV[6] and ttl_us < 4e10 then
+  redis.call('SET', record, cmsgpack.pack(FORMAT, my_fence, abandoned, nil, false, id, my_fence,
+    now + ttl_us, now, my_info), 'PX', DAY)
+  return {ADMITTED, my_fence, abandoned, 0}
+end
+
+--[[saving.lua]]
+my_fence = math.max(my_fence, (ARGV[6] or 0) + 1)
+local my_share = ARGV[7] and {group = ARGV[7], weight = tonumber(ARGV[8]), permits = tonumber(ARGV[9])}
 
 -- Hold it as the only one, under the newest fence.
 local function hold()
@@ -35,23 +45,36 @@ if holder == id and my_share and not share then
   share = my_share
   admit(id)
 end
-local standing = renewed(id, ttl_us, my_info)
+
+-- Where others wait, most who come have not been here before, and need not be looked for.
+local wants_queue = ARGV[5] ~= '1'
+local joined = crowded and wants_queue and holder ~= id
+  and redis.call('ZADD', queue, 'NX', my_fence, id) == 1
+local standing = not joined and renewed(id, ttl_us, my_info)
 if standing then
   return standing
 end
 
-rely(ttl_us)
+local longer = rely(ttl_us)
 if not crowded and fits(my_share) then
   last = my_fence
   hold_beside(id, now + ttl_us, my_info, my_share, last)
   save()
   return {ADMITTED, last, abandoned, 0}
 end
-if ARGV[5] == '1' then
+if not wants_queue then
   return {REFUSED, 0, 0, 0}
 end
 last, crowded = my_fence, true
 save()
-redis.call('ZADD', queue, last, id)
-write(id, now + ttl_us, my_info, now, my_share)
-return waiting(last)
+if not joined then
+  redis.call('ZADD', queue, last, id)
+end
+store(id, now + ttl_us, my_info, now, my_share)
+local ahead
+standing, ahead = waiting(last)
+-- Those who wait renew, and that keeps the keys. Where they never wait for so long, it is done now and then.
+if longer or not joined or not ahead or now % 64 == 0 then
+  prolong()
+end
+return standing

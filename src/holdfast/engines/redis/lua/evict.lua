@@ -1,5 +1,6 @@
 -- Take out all who hold, and pass the lock on; one that held alone leaves it abandoned.
 -- Returns 1, or 0 if there was none.
+--[[saving.lua]]
 --[[queue.lua]]
 settle('')
 if not holder then

@@ -2,6 +2,7 @@
 -- ARGV: LIMIT (how many waiters to list)
 -- Returns {last, abandoned, {holder...}, how many wait, {waiter...}}, the waiters first come first, each ticket
 -- without its id: {fence, expires in (µs), holds or waits since (µs ago), owner, group, weight, permits}.
+--[[saving.lua]]
 --[[queue.lua]]
 settle('')
 local holders, listed = {}, {}

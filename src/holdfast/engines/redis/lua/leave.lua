@@ -6,11 +6,12 @@ local flag = ARGV[2] ~= '2' and tonumber(ARGV[2])
 
 -- Nobody waits, as in most cases.
 if holder == id and not crowded and expires > now then
-  holder, abandoned = nil, not share and flag or abandoned
-  save()
+  abandoned = not share and flag or abandoned
+  redis.call('SET', record, cmsgpack.pack(FORMAT, last, abandoned), 'PX', abandoned == 1 and DAY or HOUR)
   return 1
 end
 
+--[[saving.lua]]
 --[[queue.lua]]
 
 -- One that leaves from further behind may be the first to notice that the holder has expired.
@@ -49,7 +50,7 @@ local behind = score and redis.call('ZRANGE', queue, '(' .. score, '+inf',
 if behind[1] then
   local _, its_info = ticket(behind[1])
   if its_info then
-    tell(behind[1], its_info, unpack(waiting(tonumber(behind[2]))))
+    tell(behind[1], its_info, unpack((waiting(tonumber(behind[2])))))
   end
 end
 return its_expiry > now and 1 or 0

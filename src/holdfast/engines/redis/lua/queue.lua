@@ -8,14 +8,22 @@ local function ticket(id)
   end
 end
 
+local function store(id, its_expiry, its_info, its_since, its_share, its_fence)
+  redis.call('HSET', tickets, id, cmsgpack.pack(its_expiry, its_info, its_since, its_share, its_fence))
+end
+
+local function prolong()
+  redis.call('PEXPIRE', queue, lifetime())
+  redis.call('PEXPIRE', tickets, lifetime())
+end
+
 -- With its fence if it is one of several that hold.
 local function write(id, its_expiry, its_info, its_since, its_share, its_fence)
   if its_fence then
     redis.call('ZADD', queue, -its_expiry, id)
   end
-  redis.call('HSET', tickets, id, cmsgpack.pack(its_expiry, its_info, its_since, its_share, its_fence))
-  redis.call('PEXPIRE', queue, lifetime())
-  redis.call('PEXPIRE', tickets, lifetime())
+  store(id, its_expiry, its_info, its_since, its_share, its_fence)
+  prolong()
 end
 
 local function drop(id)

@@ -3,6 +3,7 @@
 -- ARGV: ID, TEXT, KEEP_MS
 -- Returns 1, or 0 if it does not hold (any more).
 local id = ARGV[1]
+--[[saving.lua]]
 --[[queue.lua]]
 settle('')
 local holds = holder == id

@@ -2,6 +2,7 @@
 -- ARGV: ID, TTL_US
 -- Returns {place, fence, abandoned, recheck_us}.
 local id, ttl_us = ARGV[1], tonumber(ARGV[2])
+--[[saving.lua]]
 
 -- Never sooner than promised before: this may be a late request with a shorter ttl.
 if holder == id and expires > now then

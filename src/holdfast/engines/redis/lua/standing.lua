@@ -1,6 +1,7 @@
 -- Where a ticket stands that does not hold alone.
 
--- {place, fence, abandoned, recheck_us} of a living ticket that waits behind a living holder.
+-- {place, fence, abandoned, recheck_us} of a living ticket that waits behind a living holder, and who in the
+-- queue is right ahead of it.
 local function waiting(its_fence)
   while true do
     local ahead = redis.call('ZRANGE', queue, '(' .. integer(its_fence), '-inf',
@@ -10,7 +11,7 @@ local function waiting(its_fence)
       its_expiry = ticket(ahead) or 0
     end
     if its_expiry > now then
-      return {WAITING, its_fence, 0, its_expiry - now}
+      return {WAITING, its_fence, 0, its_expiry - now}, ahead
     end
     drop(ahead)
   end
@@ -48,5 +49,5 @@ local function renewed(id, ttl_us, new_info)
     save()
   end
   write(id, its_expiry, its_info, its_since, its_share)
-  return waiting(tonumber(score))
+  return (waiting(tonumber(score)))
 end

@@ -13,7 +13,7 @@
 -- a holder: every script leaves a living one in the record, and has told it so. Tickets that expired
 -- elsewhere in the queue are taken out when the one behind them looks. So no script reads more than the
 -- first ones and one neighbour, however long the queue is.
-local record, queue, tickets = KEYS[1], KEYS[2], KEYS[3]
+local record = KEYS[1]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -29,39 +29,5 @@ if known then
   end
 end
 
-local GONE, WAITING, ADMITTED, REFUSED = 0, 1, 2, 3
+local ADMITTED = 2
 local HOUR, DAY = '3600000', '86400000'
-
--- Lua would print 1.79e+15.
-local function integer(number)
-  return string.format('%.0f', number)
-end
-
--- How long to keep the keys: while somebody may come back to them, and a crashed holder's traces for a
--- day. A ticket with a short ttl must not cut short what one with a long ttl relies on: hence `keep`.
-local function lifetime()
-  return keep and integer(keep) or DAY
-end
-
--- Note down how long a ticket may rely on the keys; true if that is longer than before.
-local function rely(ttl_us)
-  local ms = 2 * ttl_us / 1000
-  if ms > (keep or tonumber(DAY)) then
-    keep = ms
-    return true
-  end
-end
-
-local function save()
-  if not holder then
-    redis.call('SET', record, cmsgpack.pack(FORMAT, last, abandoned), 'PX', abandoned == 1 and DAY or HOUR)
-  elseif share then
-    redis.call('SET', record,
-      cmsgpack.pack(FORMAT, last, abandoned, keep, crowded, holder, fence, expires, since, info, share),
-      'PX', lifetime())
-  else
-    redis.call('SET', record,
-      cmsgpack.pack(FORMAT, last, abandoned, keep, crowded, holder, fence, expires, since, info),
-      'PX', lifetime())
-  end
-end

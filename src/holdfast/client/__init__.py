@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast.client.base import BaseClient, default_url
+from holdfast.core.functions import is_async
 from holdfast.core.ticket import Inspection
 from holdfast.engines.contract import Guarantee
 from holdfast.io.blocking import BlockingIO, run
-from holdfast.primitives.election import AsyncElection, Election
 from holdfast.primitives.lease import AsyncLease, Lease
 from holdfast.primitives.lock import AsyncLock, Lock
-from holdfast.primitives.locked import AsyncDecorator, Decorator, async_locked, locked
-from holdfast.primitives.once import async_once, async_scheduled, once, scheduled
-from holdfast.primitives.several import AsyncLockAll, LockAll
-from holdfast.primitives.transaction import AsyncTransaction, Transaction
 
 if TYPE_CHECKING:
     from holdfast.engines.routing import Routes
     from holdfast.guards.stamp import AsyncBarrier, Barrier
+    from holdfast.primitives.election import AsyncElection, Election
+    from holdfast.primitives.locked import AsyncDecorator, Decorator
+    from holdfast.primitives.several import AsyncLockAll, LockAll
+    from holdfast.primitives.transaction import AsyncTransaction, Transaction
 
 __all__ = ["AsyncClient", "Client", "default_url"]
 
@@ -29,7 +28,7 @@ T = TypeVar("T")
 DAY = 86_400.0
 
 
-class Client(BaseClient[Lease, Lock, LockAll, Transaction, Election]):
+class Client(BaseClient[Lease, Lock, "LockAll", "Transaction", "Election"]):
     """Locks for blocking programs. Safe to share between threads; make a new one after a fork.
 
     `url` chooses the engine; without one it is `HOLDFAST_URL` or a SQLite file in the user's state
@@ -40,9 +39,24 @@ class Client(BaseClient[Lease, Lock, LockAll, Transaction, Election]):
     """
 
     _kind = Lock
-    _several = LockAll
-    _transaction = Transaction
-    _election = Election
+
+    @property
+    def _several(self) -> type[LockAll]:
+        from holdfast.primitives.several import LockAll
+
+        return LockAll
+
+    @property
+    def _transaction(self) -> type[Transaction]:
+        from holdfast.primitives.transaction import Transaction
+
+        return Transaction
+
+    @property
+    def _election(self) -> type[Election]:
+        from holdfast.primitives.election import Election
+
+        return Election
 
     def __init__(
         self,
@@ -87,7 +101,9 @@ class Client(BaseClient[Lease, Lock, LockAll, Transaction, Election]):
         beginning. Results are kept as JSON; with `errors` a failure is kept too, for later callers to
         get `RanBefore`. If it takes a `lease`, it gets one; `lease.abandoned` says that somebody has
         begun it before and not come to the end."""
-        if inspect.iscoroutinefunction(work):
+        from holdfast.primitives.once import once
+
+        if is_async(work):
             raise TypeError("a coroutine function needs an AsyncClient")
         options = (ttl, timeout, label, False, None, purpose)
         lock, task = self._once(name, work, keep, *options, errors=errors)
@@ -107,6 +123,8 @@ class Client(BaseClient[Lease, Lock, LockAll, Transaction, Election]):
         at_most_every=3600)`. It runs once per period, counted from its last beginning by the engine's
         clock, and never twice at a time; other calls return None at once. A run that failed or died
         does not count, so the next call runs it; a period without any call is not made up for."""
+        from holdfast.primitives.once import scheduled
+
         options = (ttl, 0.0, label, False, None, purpose)
         return scheduled(lambda job: self._once(name, job, at_most_every, *options, results=False))
 
@@ -115,6 +133,8 @@ class Client(BaseClient[Lease, Lock, LockAll, Transaction, Election]):
 
         The name is filled in from the call's arguments; a `lease` parameter gets the lease.
         """
+        from holdfast.primitives.locked import locked
+
         self.lock("any name", **options)  # a misspelt option is noticed here
         return locked(name, lambda filled: self.lock(filled, **options))
 
@@ -141,16 +161,33 @@ class Client(BaseClient[Lease, Lock, LockAll, Transaction, Election]):
         self.close()
 
 
-class AsyncClient(BaseClient[AsyncLease, AsyncLock, AsyncLockAll, AsyncTransaction, AsyncElection]):
+class AsyncClient(
+    BaseClient[AsyncLease, AsyncLock, "AsyncLockAll", "AsyncTransaction", "AsyncElection"]
+):
     """Locks for asyncio programs. One per event loop; the first use binds it to the running loop.
 
     The arguments are those of `Client`.
     """
 
     _kind = AsyncLock
-    _several = AsyncLockAll
-    _transaction = AsyncTransaction
-    _election = AsyncElection
+
+    @property
+    def _several(self) -> type[AsyncLockAll]:
+        from holdfast.primitives.several import AsyncLockAll
+
+        return AsyncLockAll
+
+    @property
+    def _transaction(self) -> type[AsyncTransaction]:
+        from holdfast.primitives.transaction import AsyncTransaction
+
+        return AsyncTransaction
+
+    @property
+    def _election(self) -> type[AsyncElection]:
+        from holdfast.primitives.election import AsyncElection
+
+        return AsyncElection
 
     def __init__(
         self,
@@ -196,7 +233,9 @@ class AsyncClient(BaseClient[AsyncLease, AsyncLock, AsyncLockAll, AsyncTransacti
         beginning. Results are kept as JSON; with `errors` a failure is kept too, for later callers to
         get `RanBefore`. If it takes a `lease`, it gets one; `lease.abandoned` says that somebody has
         begun it before and not come to the end."""
-        if not inspect.iscoroutinefunction(work):
+        from holdfast.primitives.once import async_once
+
+        if not is_async(work):
             raise TypeError("this is for coroutine functions: use a Client")
         options = (ttl, timeout, label, False, None, purpose)
         lock, task = self._once(name, work, keep, *options, errors=errors)
@@ -216,6 +255,8 @@ class AsyncClient(BaseClient[AsyncLease, AsyncLock, AsyncLockAll, AsyncTransacti
         at_most_every=3600)`. It runs once per period, counted from its last beginning by the engine's
         clock, and never twice at a time; other calls return None at once. A run that failed or died
         does not count, so the next call runs it; a period without any call is not made up for."""
+        from holdfast.primitives.once import async_scheduled
+
         options = (ttl, 0.0, label, False, None, purpose)
         return async_scheduled(
             lambda job: self._once(name, job, at_most_every, *options, results=False)
@@ -223,6 +264,8 @@ class AsyncClient(BaseClient[AsyncLease, AsyncLock, AsyncLockAll, AsyncTransacti
 
     def locked(self, name: str, **options: Any) -> AsyncDecorator:
         """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""
+        from holdfast.primitives.locked import async_locked
+
         self.lock("any name", **options)  # a misspelt option is noticed here
         return async_locked(name, lambda filled: self.lock(filled, **options))
 

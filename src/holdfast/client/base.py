@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from holdfast.core.errors import UnsafeEngine, Unsupported
@@ -16,13 +14,13 @@ from holdfast.engines.registry import open_engine
 from holdfast.io.contract import IO
 from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.lock import BaseLock
-from holdfast.primitives.once import Once
 from holdfast.primitives.rwlock import ReadWriteLock
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
 
 if TYPE_CHECKING:
     from holdfast.engines.routing import Routes
     from holdfast.guards.stamp import AsyncBarrier, Barrier
+    from holdfast.primitives.once import Once
 
 L = TypeVar("L")
 K = TypeVar("K", bound=BaseLock[Any])
@@ -39,17 +37,28 @@ def default_url() -> str:
     url = os.environ.get("HOLDFAST_URL")
     if url:
         return url
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return f"sqlite:///{Path(state) / 'holdfast' / 'locks.db'}"
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return f"sqlite:///{os.path.join(state, 'holdfast', 'locks.db')}"
 
 
 class BaseClient(Generic[L, K, A, X, E]):
     """What a client is, in both worlds."""
 
     _kind: type[K]
-    _several: Callable[[Sequence[K], float | None], A]
-    _transaction: Callable[..., X]
-    _election: Callable[[Callable[[str], K], str], E]
+
+    # The other primitives are imported when they are first used: most programs need locks only.
+
+    @property
+    def _several(self) -> Callable[[Sequence[K], float | None], A]:
+        raise NotImplementedError
+
+    @property
+    def _transaction(self) -> Callable[..., X]:
+        raise NotImplementedError
+
+    @property
+    def _election(self) -> Callable[[Callable[[str], K], str], E]:
+        raise NotImplementedError
 
     def __init__(
         self,
@@ -222,6 +231,8 @@ class BaseClient(Generic[L, K, A, X, E]):
     def _once(
         self, name: str, work: Callable[..., Any], keep: float, *options: Any, **kinds: bool
     ) -> tuple[K, Once]:
+        from holdfast.primitives.once import Once
+
         lock = self._lock(name, *options)
         return lock, Once(lock, work, keep=keep, **kinds)
 
@@ -275,4 +286,4 @@ def _owner(label: str) -> Owner:
         raise TypeError(f"a label must be a str, not {type(label).__name__}")
     if not label.isprintable() or len(label) > 200:
         raise ValueError("a label must be at most 200 printable characters")
-    return Owner(socket.gethostname().replace(" ", "-") or "localhost", os.getpid(), label)
+    return Owner(os.uname().nodename.replace(" ", "-") or "localhost", os.getpid(), label)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 
-@dataclass(frozen=True, slots=True)
-class Url:
+class Url(NamedTuple):
     """`scheme://user:password@host:port,host:port/path?option=value`."""
 
     scheme: str
-    hosts: tuple[tuple[str, int | None], ...] = ()
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    path: str = ""
-    options: dict[str, str] = field(default_factory=dict)
+    hosts: tuple[tuple[str, int | None], ...]
+    user: str | None
+    password: str | None
+    path: str
+    options: dict[str, str]
 
     @classmethod
     def parse(cls, text: str) -> Url:
@@ -62,6 +61,9 @@ class Url:
         credentials = f"{self.user or ''}{secret}@" if self.user or self.password else ""
         hosts = ",".join(_show(host, port) for host, port in self.hosts)
         return f"{self.scheme}://{credentials}{hosts}{self.path}"
+
+    def __repr__(self) -> str:
+        return f"<Url {self}>"
 
     def only(self, *known: str) -> None:
         """Refuse options that the engine does not know: a misspelt one must not be ignored."""

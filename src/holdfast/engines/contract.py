@@ -19,8 +19,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from holdfast.core.durations import DEFAULT_TTL, check_ttl
 from holdfast.core.errors import Unsupported
@@ -34,8 +33,7 @@ NO_SHARING = (
 Guarantee = Literal["efficiency", "correctness"]
 
 
-@dataclass(frozen=True)
-class Traits:
+class Traits(NamedTuple):
     """What an engine can and can't promise. Tests skip, and users are refused, by these alone."""
 
     guarantee: Guarantee

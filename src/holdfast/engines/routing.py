@@ -7,7 +7,6 @@ them but what an order of names gives: `lock_all` takes names in one order, wher
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -146,8 +145,7 @@ def _least(engines: list[Engine]) -> Traits:
     if len({one.heartbeat is None for one in traits}) > 1:
         raise ValueError("engines with a ttl and engines without one can't be used as one")
     weakest = min(traits, key=lambda one: one.guarantee == "correctness")
-    return replace(
-        weakest,
+    return weakest._replace(
         fifo=all(one.fifo for one in traits),
         push=all(one.push for one in traits),
         sharing=all(one.sharing for one in traits),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from holdfast.core.durations import check_timeout
 from holdfast.core.errors import EngineError, LockTimeout, StaleFence, Unsupported, WouldDeadlock
+from holdfast.core.functions import is_async
 from holdfast.core.ticket import ALONE, READING, Inspection, Owner, Share, Ticket
 from holdfast.io.blocking import run
 from holdfast.primitives.keeper import Keeper
@@ -60,7 +60,7 @@ class BaseLock(Generic[L]):
         self._open: list[L] = []
         """The leases of the `with` blocks that are open now, of all who share this object."""
         self._timeout = check_timeout(timeout)
-        if inspect.iscoroutinefunction(on_lost):
+        if is_async(on_lost):
             raise TypeError("on_lost must be a plain function: nobody would await a coroutine")
         if not (on_lost is None or callable(on_lost) or on_lost in self._on_lost_words):
             raise TypeError(
@@ -363,7 +363,7 @@ def _check_guard(guard: Any, awaits: bool) -> None:
     act = getattr(guard, "raise_fence", None)
     if not callable(act):
         raise TypeError(f"a guard must have raise_fence(lease), but {guard!r} has none")
-    if inspect.iscoroutinefunction(act) is not awaits:
+    if is_async(act) is not awaits:
         kind, other = ("AsyncClient", "Async…") if awaits else ("Client", "plain")
         raise TypeError(f"{type(guard).__name__} is not for {kind}: use the {other} guard")
     if not getattr(guard, "acts_alone", True):

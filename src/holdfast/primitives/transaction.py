@@ -5,7 +5,6 @@ Whoever would wait in a circle gives up everything and is tried again. `policies
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +12,7 @@ from holdfast.core.backoff import Backoff
 from holdfast.core.deadlock import Stamp
 from holdfast.core.durations import check_patience, check_timeout
 from holdfast.core.errors import DeadlockVictim, HoldfastError, LeaseLost
+from holdfast.core.functions import is_async
 from holdfast.io.blocking import run
 from holdfast.primitives.cycles import Detect
 from holdfast.primitives.keeper import Keeper
@@ -154,7 +154,7 @@ class Transaction(BaseTransaction[Lease]):
 
     def run(self, work: Callable[[Transaction], T]) -> T:
         """Do the work in this transaction, again from the beginning each time it has to give way."""
-        if inspect.iscoroutinefunction(work):
+        if is_async(work):
             raise TypeError("a coroutine function needs the transaction of an AsyncClient")
         self._check_idle()
         while True:

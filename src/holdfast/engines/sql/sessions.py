@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Generic, TypeVar
 
 from holdfast.core.ticket import Departure, Owner, Place, Standing, Ticket
@@ -53,7 +52,7 @@ class SessionsEngine(SqlEngine[S]):
         self, where: str, io: IO, server: Server[S], heartbeat: float, troubles: Troubles
     ) -> None:
         super().__init__(where, io, server, _MANY, troubles)
-        self.traits = replace(self.traits, heartbeat=heartbeat)
+        self.traits = self.traits._replace(heartbeat=heartbeat)
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._seats: dict[str, _Seat[S]] = {}
         self._closed = False

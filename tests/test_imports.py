@@ -1,0 +1,71 @@
+"""What a program pays for before its first lock: nothing that it does not use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+DRIVERS = {"apsw", "asyncmy", "google", "grpc", "hiredis", "kazoo", "psycopg", "pymysql"}
+SLOW = {
+    "asyncio",
+    "ctypes",
+    "dataclasses",
+    "importlib.metadata",
+    "inspect",
+    "json",
+    "pathlib",
+    "socket",
+}
+RARE = {"cycles", "election", "locked", "once", "policies", "several", "transaction", "wounds"}
+
+
+def imported_by(*words: str, url: str = "") -> set[str]:
+    """All that Python imports in order to run this, by its own account."""
+    ended = subprocess.run(
+        [sys.executable, "-X", "importtime", *words],
+        env=os.environ | {"HOLDFAST_URL": url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+def engines(modules: set[str]) -> set[str]:
+    """The engines among them."""
+    parts = [module.split(".") for module in modules if module.startswith("holdfast.engines.")]
+    return {part[2] for part in parts} - {"contract", "registry"}
+
+
+def test_the_library_brings_no_engine_and_nothing_that_is_slow() -> None:
+    # What starts Python here, such as a tool that measures coverage, is not what we import.
+    modules = imported_by("-c", "import holdfast") - imported_by("-c", "pass")
+    assert "holdfast.client" in modules
+    assert engines(modules) == set()
+    assert modules & (DRIVERS | SLOW) == set()
+    assert modules & {f"holdfast.primitives.{each}" for each in RARE} == set()
+
+
+@pytest.mark.parametrize("words", [["ls"], ["run", "x", "--", "true"]])
+def test_the_command_brings_the_one_engine_that_it_uses(words: list[str], tmp_path: Path) -> None:
+    modules = imported_by("-m", "holdfast", *words, url=f"sqlite:///{tmp_path / 'locks.db'}")
+    modules -= imported_by("-c", "pass")
+    assert engines(modules) == {"sqlite"}
+    assert modules & DRIVERS == {"apsw"}
+    assert modules & {"rich", "holdfast.cli.demo.director"} == set()
+
+
+def test_what_comes_later_is_there_when_it_is_asked_for() -> None:
+    code = (
+        "import holdfast; print(*(getattr(holdfast, name).__name__ for name in holdfast.__all__))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == holdfast.__all__

@@ -38,6 +38,9 @@ LONG = "x" * 10_000
         (["show", ""], "a lock's name must not be empty"),
         (["break", "--yes"], "Missing argument 'NAME'."),
         (["show", "x", "--limit", "-1"], "-1 is not in the range"),
+        (["bench", "--seconds", "0"], "0.0 is not in the range 1<=x<=300"),
+        (["bench", "redis://a", "--url", "redis://b"], "The engine was given twice"),
+        (["bench", "memory://"], "lives in one process only"),
         (["frob"], "No such command 'frob'."),
     ],
 )
@@ -52,7 +55,8 @@ def test_a_command_line_that_makes_no_sense(
 
 
 @pytest.mark.parametrize(
-    "words", [["run", "x", "--", "echo", "ran"], ["ls"], ["show", "x"], ["break", "x", "-y"]]
+    "words",
+    [["run", "x", "--", "echo", "ran"], ["ls"], ["show", "x"], ["break", "x", "-y"], ["bench"]],
 )
 @pytest.mark.parametrize("url", [f"redis://me:geheim@{HOST}:1", "nosuch://me:geheim@x"])
 def test_an_engine_that_is_not_there(sqlite_cli: Cli, words: list[str], url: str) -> None:
@@ -80,7 +84,7 @@ def test_a_wrong_password_is_not_shown(sqlite_cli: Cli, redis_server: RedisFacto
     assert "geheim" not in ended.stderr
 
 
-@pytest.mark.parametrize("command", [None, "run", "ls", "show", "break", "demo"])
+@pytest.mark.parametrize("command", [None, "run", "ls", "show", "break", "bench", "demo"])
 def test_help_shows_an_example(sqlite_cli: Cli, command: str | None) -> None:
     ended = sqlite_cli(*([command] if command else []), "--help")
     assert (ended.returncode, ended.stderr) == (0, "")

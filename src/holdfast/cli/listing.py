@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ import click
 
 from holdfast.cli.messages import printable
 from holdfast.cli.options import json_option, name_argument, open_client, url_option
+from holdfast.cli.tables import print_table
 from holdfast.core.ticket import READING, Contender, Inspection
 
 
@@ -37,7 +37,7 @@ def ls(pattern: str, as_json: bool, url: str | None) -> None:
     if as_json:
         _print_json([_summary(each) for each in seen])
     elif seen:
-        _print_table(
+        print_table(
             ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"),
             [row for each in seen for row in _rows(each)],
         )
@@ -68,7 +68,7 @@ def show(name: str, limit: int, as_json: bool, url: str | None) -> None:
         click.echo(line)
     if seen.waiters:
         click.echo()
-        _print_table(
+        print_table(
             ("", "WAITER", "FENCE", "WAITS FOR", "EXPIRES IN"),
             [(str(place), *_cells(each)) for place, each in enumerate(seen.waiters, start=1)],
         )
@@ -186,28 +186,3 @@ def duration(seconds: float) -> str:
             rest = total % size // smaller_size
             return f"{total // size} {unit} {rest} {smaller}" if rest else f"{total // size} {unit}"
     return f"{total} s"
-
-
-def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    if sys.stdout.isatty():
-        _print_rich(head, rows)
-        return
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
-
-
-def _print_rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    # Only here, because importing rich takes longer than everything else.
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in head:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))  # as Text, because a name may look like markup
-    Console().print(table)

@@ -10,6 +10,7 @@ import click
 
 import holdfast
 from holdfast.cli import exits
+from holdfast.cli.bench.command import bench
 from holdfast.cli.break_ import break_
 from holdfast.cli.demo.command import demo
 from holdfast.cli.listing import ls, show
@@ -39,7 +40,7 @@ def cli(url: str | None) -> None:
     """
 
 
-for command in (run, ls, show, break_, schema, migrate, demo):
+for command in (run, ls, show, break_, schema, migrate, bench, demo):
     cli.add_command(command)
 
 

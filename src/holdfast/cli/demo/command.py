@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import signal
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli import exits
+from holdfast.cli.ending import terminable
 from holdfast.cli.messages import say
 
 if TYPE_CHECKING:
@@ -51,7 +47,7 @@ def demo(context: click.Context, seconds: float) -> None:
     from holdfast.cli.demo.verdict import judge
     from holdfast.io.clock import now
 
-    with _terminable(), tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
+    with terminable(), tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         url = f"sqlite:///{Path(folder) / 'locks.db'}"
         scene = Scene(now())
         try:
@@ -73,21 +69,6 @@ def _view() -> LiveView | PlainView:
 
     console = Console()
     return LiveView(console) if console.is_terminal else PlainView()
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Turn a request to end into an exception, so that everything is tidied up as after Ctrl-C."""
-
-    def end(signum: int, frame: FrameType | None) -> NoReturn:
-        sys.exit(exits.SIGNALLED + signum)
-
-    before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 def _summarise(scene: Scene, ending: Ending, checks: list[Check]) -> None:

@@ -1,0 +1,1 @@
+"""The benchmark that users run on their own engine."""

@@ -56,8 +56,8 @@ def expectations(traits: Traits, figures: Mapping[str, Figure]) -> list[str]:
     lines = [
         f"A free lock costs {span(pair.p50)}, a question {span(look.p50)}: work that is shorter than "
         "that is better done several pieces under one lock.",
-        f"One name changes hands about {rough(crowd.per_second)} times a second at most, however many "
-        f"want it. They get it {order}, and {woken}.",
+        f"With 8 processes that want it, one name changes hands about {rough(crowd.per_second)} times a "
+        f"second. They get it {order}, and {woken}.",
         f"Different names don't wait for one another: about {rough(figures['processes'].per_second)} "
         f"locks a second from 4 processes here, {rough(figures['tasks'].per_second)} from one with asyncio.",
     ]

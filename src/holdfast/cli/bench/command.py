@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.ending import terminable
+from holdfast.cli.messages import say_warnings
 from holdfast.cli.options import json_option, open_client, url_option
 from holdfast.cli.tables import print_table
 
@@ -51,6 +52,7 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
     if engine is not None and url is not None:
         raise click.UsageError("The engine was given twice: as an argument and with --url.")
     where = engine or url or default_url()
+    say_warnings()
     with terminable(), open_client(where) as client:
         traits = client.traits
         client.inspect(

@@ -250,13 +250,15 @@ class Keeper:
         with self._mutex:
             wake = math.inf
             for key, wheel in self._wheel.items():
+                crowd = key != _UNORDERED and len(wheel) > _BATCH
+                turn = _turn(wheel, key) if crowd else math.inf
                 for kept in wheel.values():
                     ttl = kept.ticket.ttl
                     patience = min(patience, ttl * RENEW_AT)
                     if kept.admitted and kept.deadline > now:
                         patience = min(patience, kept.deadline - now)
-                    if kept.due > now + ttl * _SLACK:
-                        wake = min(wake, kept.due)
+                    if now < turn and (crowd or kept.due > now + ttl * _SLACK):
+                        wake = min(wake, kept.due, turn)
                         if key == _UNORDERED:
                             continue
                         break
@@ -264,6 +266,8 @@ class Keeper:
                         expired.append(kept)
                     elif len(batch) < _BATCH:
                         batch.append(kept)
+                    elif crowd and kept.deadline > now:
+                        break  # those behind it have more time, and may be a hundred thousand
             # A lock that was used just now is likely to be used again soon. Who sleeps no longer than
             # its next lease could need does not have to be woken for that, each time anew.
             wake = min(wake, now + self._pace)
@@ -313,3 +317,14 @@ class Keeper:
                 kept.suspended = True
                 due = now + kept.ticket.ttl * RENEW_AT * jitter
                 self._arm(kept, min(due, kept.deadline) if kept.admitted else due, _UNORDERED)
+
+
+def _turn(wheel: OrderedDict[str, Kept], ttl: float) -> float:
+    """When the next request is to go of a wheel that fills several: when its first ticket is due, or
+    sooner, so that what was taken in one burst is spread over the interval and not renewed in one for ever.
+    """
+    interval = ttl * RENEW_AT
+    first, newest = next(iter(wheel.values())), next(reversed(wheel.values()))
+    pace = interval * _BATCH / len(wheel)
+    # Not before half of its time: most leases are given back soon, and need no renewal at all.
+    return min(first.due, max(newest.heard + pace, first.due - interval / 2))

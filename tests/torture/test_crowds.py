@@ -1,0 +1,73 @@
+"""Many leases of one client: renewed in full requests, evenly spread, and at nobody's expense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from holdfast.primitives import keeper
+from holdfast.primitives.lease import AsyncLease
+from tests.torture.stage import Stage
+
+BATCH = 10
+MANY = 5 * BATCH
+TTL = 30.0
+INTERVAL = TTL * keeper.RENEW_AT
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    monkeypatch.setattr(keeper, "_BATCH", BATCH)
+    stage = Stage()
+    yield stage
+    stage.world.close()
+
+
+def renewals(stage: Stage) -> list[float]:
+    """When requests to renew were sent, from now on."""
+    sent: list[float] = []
+
+    def note(what: str) -> None:
+        if what.startswith("renew"):
+            sent.append(stage.now)
+
+    stage.network.request = note
+    return sent
+
+
+def test_what_was_taken_in_one_burst_is_not_renewed_in_one_for_ever(stage: Stage) -> None:
+    home, sent = stage.process("p"), renewals(stage)
+
+    async def scene() -> list[AsyncLease]:
+        locks = [stage.lock(home, "a", TTL, name=f"n{number}") for number in range(MANY)]
+        leases = [await lock.acquire() for lock in locks]
+        await home.io.sleep(6 * INTERVAL)
+        return leases
+
+    task = stage.start(home, scene())
+    stage.run(6 * INTERVAL)
+    later = [at for at in sent if at > 3 * INTERVAL]
+    gaps = [after - before for before, after in pairwise(later)]
+    assert min(gaps) > INTERVAL * BATCH / MANY / 2, "they still come in a burst"
+    assert len(later) <= 3 * MANY / BATCH + 1, "no more requests than are needed"
+    assert not task.done
+    assert all(stage.seen(f"n{number}").holders for number in range(MANY))
+
+
+def test_a_crowd_does_not_cost_a_lease_with_a_shorter_ttl(stage: Stage) -> None:
+    home = stage.process("p")
+    stage.network.reply = lambda what: 0.2 if what.startswith("renew") else None
+    lost: list[AsyncLease] = []
+
+    async def scene() -> None:
+        for number in range(MANY):
+            await stage.lock(home, "a", TTL, name=f"n{number}", on_lost=lost.append).acquire()
+        await stage.lock(home, "b", 1.0, name="short", on_lost=lost.append).acquire()
+        await home.io.sleep(3 * INTERVAL)
+
+    stage.start(home, scene())
+    stage.run(3 * INTERVAL)
+    assert lost == []
+    assert stage.seen("short").holders

@@ -30,6 +30,10 @@ _SLACK = RENEW_AT / 10
 _BATCH = 1_000
 """Tickets per renewal request: bounds how long one request keeps an engine busy."""
 
+_LEAST = 0.05
+"""Seconds that a renewal may take at the least: one lease that is about to end must not be the reason why
+a thousand others are asked for in vain."""
+
 _IDLE = 10.0
 """Seconds without work after which the keeper ends itself; the next ticket starts it again."""
 
@@ -198,16 +202,17 @@ class Keeper:
             self._alarm.set()
         self._pace = min(self._pace, kept.ticket.ttl * RENEW_AT)
         if kept.admitted and kept.deadline < self._busy_until:
-            self.io.spawn(self._watch(kept), "holdfast-watch")
+            self.io.spawn(self._watch([kept]), "holdfast-watch")
 
-    async def _watch(self, kept: Kept) -> None:
-        """Tell a lease's end in time, though the keeper waits for an answer that may come later."""
-        while kept.wheel is not None and kept.deadline < self._busy_until:
-            left = kept.deadline - self.io.now()
-            if left <= 0:
-                self.lose(kept, EXPIRED)
-                return
-            await self.io.event().wait(left)
+    async def _watch(self, pressing: list[Kept]) -> None:
+        """Tell leases' ends in time, though the keeper waits for an answer that may come later."""
+        for kept in sorted(pressing, key=lambda kept: kept.deadline):
+            while kept.wheel is not None and kept.deadline < self._busy_until:
+                left = kept.deadline - self.io.now()
+                if left <= 0:
+                    self.lose(kept, EXPIRED)
+                    break
+                await self.io.event().wait(left)
 
     async def _run(self) -> None:
         assert self._alarm is not None
@@ -217,9 +222,11 @@ class Keeper:
             while self.orphans:
                 self.orphans.pop()()
             now = self.io.now()
-            batch, wake, patience = self._survey(now)
+            batch, wake, patience, pressing = self._survey(now)
             if batch:
                 self._busy_until = now + patience
+                if pressing:
+                    self.io.spawn(self._watch(pressing), "holdfast-watch")
                 await self._renew(batch, timeout=patience)
                 self._busy_until = -math.inf
                 idle_since = self.io.now()
@@ -238,14 +245,15 @@ class Keeper:
             self._task = None
             return True
 
-    def _survey(self, now: float) -> tuple[list[Kept], float, float]:
-        """What to renew, when to look again, and how long a request may take now.
+    def _survey(self, now: float) -> tuple[list[Kept], float, float, list[Kept]]:
+        """What to renew, when to look again, how long a request may take now, and what may end meanwhile.
 
         What is past its deadline is lost: at that moment, not when a request that hangs gives up.
         Nor may such a request use up the time in which others are to be renewed.
         """
         batch: list[Kept] = []
         expired: list[Kept] = []
+        pressing: list[Kept] = []
         patience = REQUEST_TIMEOUT
         with self._mutex:
             wake = math.inf
@@ -256,7 +264,9 @@ class Keeper:
                     ttl = kept.ticket.ttl
                     patience = min(patience, ttl * RENEW_AT)
                     if kept.admitted and kept.deadline > now:
-                        patience = min(patience, kept.deadline - now)
+                        patience = min(patience, max(kept.deadline - now, _LEAST))
+                        if kept.deadline < now + _LEAST:
+                            pressing.append(kept)
                     if now < turn and (crowd or kept.due > now + ttl * _SLACK):
                         wake = min(wake, kept.due, turn)
                         if key == _UNORDERED:
@@ -275,7 +285,7 @@ class Keeper:
             self._sleeping_until = wake
         for kept in expired:
             self.lose(kept, EXPIRED)
-        return batch, wake, patience
+        return batch, wake, patience, pressing
 
     async def _renew(self, batch: list[Kept], *, timeout: float) -> None:
         sent = self.io.now()

@@ -1,8 +1,10 @@
 """Fixtures that hand out real servers. See servers.py for what one can do to them."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,13 +18,74 @@ from tests.servers import (
     Setting,
 )
 from tests.servers_etcd import EtcdCluster
-from tests.servers_mysql import MysqlFactory, MysqlServer, make_template
+from tests.servers_mysql import MysqlFactory, MysqlServer
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
 from tests.servers_redlock import RedlockSet
+from tests.servers_shared import SharedServers, ask
 from tests.servers_zookeeper import Ensemble
 
-# Shared servers: one per worker, started when first asked for. Tests keep out of each other's way
-# by using names of their own, and do these servers no harm.
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all that they import are there to stay: no collection looks at them again."""
+    gc.collect()
+    gc.freeze()
+
+
+# Servers of the whole run, for tests that know only a URL: in use by other workers, at the same time.
+# Tests keep out of each other's way by using names of their own, and do these servers no harm.
+
+SHARED = pytest.StashKey[SharedServers]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.stash[SHARED] = SharedServers()
+        config.add_cleanup(config.stash[SHARED].close)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["shared"] = node.config.stash[SHARED].address
+
+
+@pytest.fixture(scope="session")
+def shared(pytestconfig: pytest.Config) -> Callable[[str], str]:
+    """Where this worker's place in a server is: `shared("etcd")`. To be asked for once."""
+    if hasattr(pytestconfig, "workerinput"):
+        address, worker = (pytestconfig.workerinput[key] for key in ("shared", "workerid"))
+    else:
+        address, worker = pytestconfig.stash[SHARED].address, "alone"
+    return lambda kind: ask(address, kind, worker)
+
+
+@pytest.fixture(scope="session")
+def etcd_url(shared: Callable[[str], str]) -> str:
+    return shared("etcd")
+
+
+@pytest.fixture(scope="session")
+def zookeeper_url(shared: Callable[[str], str]) -> str:
+    """With a session that is longer than every ttl in the tests."""
+    return shared("zookeeper") + "?session=600"
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(shared: Callable[[str], str]) -> str:
+    return shared("postgresql")
+
+
+@pytest.fixture(scope="session")
+def mysql_url(shared: Callable[[str], str]) -> str:
+    return shared("mysql")
+
+
+@pytest.fixture(scope="session")
+def mysql_template(shared: Callable[[str], str]) -> Path:
+    return Path(shared("mysql_template"))
+
+
+# Servers of one worker, started when first asked for: one test at a time sees and counts what happens
+# there, and does them no harm. Those of Redis are for everybody, because they cost next to nothing.
 
 
 @pytest.fixture(scope="session")
@@ -58,20 +121,9 @@ def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdClust
 
 
 @pytest.fixture(scope="session")
-def etcd_url(etcd_cluster: EtcdCluster) -> str:
-    return etcd_cluster.url
-
-
-@pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
     with Ensemble(tmp_path_factory.mktemp("zookeeper")) as ensemble:
         yield ensemble
-
-
-@pytest.fixture(scope="session")
-def zookeeper_url(zookeeper: Ensemble) -> str:
-    """With a session that is longer than every ttl in the tests."""
-    return f"{zookeeper.url}/tests?session=600"
 
 
 @pytest.fixture(scope="session")
@@ -81,26 +133,11 @@ def shared_postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Post
 
 
 @pytest.fixture(scope="session")
-def postgresql_url(shared_postgresql: PostgresqlServer) -> str:
-    return shared_postgresql.url
-
-
-@pytest.fixture(scope="session")
-def mysql_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_template(tmp_path_factory.mktemp("mysql-template"))
-
-
-@pytest.fixture(scope="session")
 def shared_mysql(
     mysql_template: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MysqlServer]:
     with MysqlServer(tmp_path_factory.mktemp("mysql"), mysql_template) as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def mysql_url(shared_mysql: MysqlServer) -> str:
-    return shared_mysql.url
 
 
 # Private servers: for tests that stop, freeze, fill up or reconfigure them.

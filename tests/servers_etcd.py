@@ -24,6 +24,14 @@ def make_certificate(folder: Path) -> None:
     (folder / "authority.pem").write_text(text[text.index("-----BEGIN CERTIFICATE") :])
 
 
+def etcdctl(addresses: str, *words: str) -> Any:
+    """What an operator would type, and what it says."""
+    command = ["etcdctl", f"--endpoints={addresses}", *words, "-w=json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, f"{words}: {done.stderr}"
+    return json.loads(done.stdout) if done.stdout.startswith(("{", "[")) else done.stdout
+
+
 class EtcdServer(Server):
     """One member of a cluster. Settings are etcd's flags: `auth_token="simple"`."""
 
@@ -169,17 +177,7 @@ class EtcdCluster(ServerSet):
         certificate, authority = self.folder / "certificate.pem", self.folder / "authority.pem"
         tls = [f"--cacert={authority}", f"--cert={certificate}", f"--key={certificate}"]
         login = [f"--user={self.login}"] if self.login else []
-        command = [
-            "etcdctl",
-            f"--endpoints={self.addresses}",
-            *(tls if self.tls else ()),
-            *login,
-            *words,
-            "-w=json",
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-        assert done.returncode == 0, f"{words}: {done.stderr}"
-        return json.loads(done.stdout) if done.stdout.startswith(("{", "[")) else done.stdout
+        return etcdctl(self.addresses, *(tls if self.tls else ()), *login, *words)
 
     def leader(self) -> EtcdServer | None:
         """The member that all who are up take for the leader; None while there is none."""

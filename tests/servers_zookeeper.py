@@ -18,7 +18,7 @@ CLASSPATH = ":".join(
     str(JARS / f"{name}.jar")
     for name in ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver")
 )
-# Three virtual machines for each worker have to fit, and to be there soon.
+# Three virtual machines for each ensemble have to fit, and to be there soon.
 JAVA = (
     "java",
     "-Xmx96m",

@@ -75,9 +75,9 @@ def run(
     if REDLOCK in text:
         text = text.replace(REDLOCK, request.getfixturevalue("redlock_url"))
     if ETCD in text:
-        text = text.replace(ETCD, request.getfixturevalue("etcd_url"))
+        text = text.replace(ETCD, request.getfixturevalue("etcd_cluster").url)
     if ZOOKEEPER in text:
-        text = text.replace(ZOOKEEPER, request.getfixturevalue("zookeeper").url + "/docs")
+        text = text.replace(ZOOKEEPER, request.getfixturevalue("zookeeper_url").partition("?")[0])
     if POSTGRESQL in text:
         text = text.replace(POSTGRESQL, request.getfixturevalue("postgresql_url"))
     if MYSQL in text:

@@ -17,15 +17,14 @@ from holdfast.guards.zookeeper import AsyncZooKeeperGuard, ZooKeeperGuard
 from tests.conformance.cells import FACES
 from tests.guards.desks import settled
 from tests.guards.stamps import FIRST
-from tests.servers_etcd import EtcdCluster
-from tests.servers_zookeeper import Ensemble
+from tests.servers_etcd import etcdctl
 
 Act = Callable[[], Any]
 
 
-def value_in(cluster: EtcdCluster, key: str) -> str:
+def value_in(url: str, key: str) -> str:
     """What another client sees under a key; nothing if it is not there."""
-    found = cluster.ctl("get", key).get("kvs", [])
+    found = etcdctl(url.removeprefix("etcd://"), "get", key).get("kvs", [])
     return base64.b64decode(found[0].get("value", "")).decode() if found else ""
 
 
@@ -68,34 +67,34 @@ async def on_zookeeper(face: str, zookeeper_url: str) -> AsyncIterator[Pair]:
 
 
 @pytest.fixture
-def kazoo(zookeeper: Ensemble) -> Iterator[Any]:
-    client = KazooClient(zookeeper.url.partition("://")[2])
+def kazoo(zookeeper_url: str) -> Iterator[Any]:
+    client = KazooClient(zookeeper_url.removeprefix("zookeeper://").partition("/")[0])
     client.start()
     yield client
     client.stop()
     client.close()
 
 
-async def test_etcd_while_it_is_held(on_etcd: Pair, face: str, etcd_cluster: EtcdCluster) -> None:
+async def test_etcd_while_it_is_held(on_etcd: Pair, face: str, etcd_url: str) -> None:
     guard: Any = EtcdGuard() if face == "sync" else AsyncEtcdGuard()
     lease = await settled(on_etcd.one.lock(on_etcd.name, guard=guard).acquire())
     key = f"app/{on_etcd.name}"
     await settled(guard.put(key, "1", lease))
     await settled(guard.put(key, b"2", lease))
-    assert value_in(etcd_cluster, key) == "2"
+    assert value_in(etcd_url, key) == "2"
     await settled(guard.write({key: None, key + "/a": "a", key + "/b": "b"}, lease))
-    assert [value_in(etcd_cluster, each) for each in (key, key + "/a", key + "/b")] == [
+    assert [value_in(etcd_url, each) for each in (key, key + "/a", key + "/b")] == [
         "",
         "a",
         "b",
     ]
     await settled(guard.delete(key + "/a", lease))
-    assert value_in(etcd_cluster, key + "/a") == ""
+    assert value_in(etcd_url, key + "/a") == ""
     with pytest.raises(ValueError, match="another prefix"):
         await settled(guard.put("holdfast/q/x", "1", lease))
 
 
-async def test_etcd_once_it_is_over(on_etcd: Pair, face: str, etcd_cluster: EtcdCluster) -> None:
+async def test_etcd_once_it_is_over(on_etcd: Pair, face: str, etcd_url: str) -> None:
     guard: Any = EtcdGuard() if face == "sync" else AsyncEtcdGuard()
     old, new = await on_etcd.overtaken()
     key = f"app/{on_etcd.name}"
@@ -109,7 +108,7 @@ async def test_etcd_once_it_is_over(on_etcd: Pair, face: str, etcd_cluster: Etcd
         with pytest.raises(StaleFence) as caught:
             await settled(act())
         assert (caught.value.given, caught.value.newest) == (old.fence, new.fence)
-    assert value_in(etcd_cluster, key) == "good"
+    assert value_in(etcd_url, key) == "good"
     await settled(new.release())
     with pytest.raises(StaleFence) as caught:
         await settled(guard.put(key, "late", new))

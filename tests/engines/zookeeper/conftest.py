@@ -10,9 +10,15 @@ from tests.engines.zookeeper.seeing import Witness
 from tests.servers_zookeeper import Ensemble
 
 
+@pytest.fixture(scope="session")
+def zookeeper_url(zookeeper: Ensemble) -> str:
+    """Of this worker's own ensemble, in which a witness looks around and counts."""
+    return f"{zookeeper.url}/tests?session=600"
+
+
 @pytest.fixture
 def cell(zookeeper_url: str, open_cell: OpenCell) -> Cell:
-    """On the ensemble that is shared: a test does it no harm."""
+    """On the ensemble of this worker: a test does it no harm."""
     return open_cell(zookeeper_url)
 
 

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from holdfast.guards import AsyncColumnGuard, AsyncSqlGuard, ColumnGuard, SqlGuard
 from holdfast.guards.sessions import Dialect
 from tests.guards.stamps import Stamp
-from tests.guards.stores import PATIENCE, mysql_options
+from tests.guards.stores import PATIENCE, PLAIN, mysql_options
 
 
 async def settled(result: Any) -> Any:
@@ -188,13 +188,13 @@ class PymysqlDesk(Desk):
     dialect = "mysql"
 
     async def _open(self, autocommit: bool) -> Any:
-        return pymysql.connect(**mysql_options(self.where), autocommit=autocommit)
+        return pymysql.connect(**PLAIN, **mysql_options(self.where), autocommit=autocommit)
 
 
 class PymysqlDictDesk(PymysqlDesk):
     async def _open(self, autocommit: bool) -> Any:
         return pymysql.connect(
-            **mysql_options(self.where), autocommit=autocommit, cursorclass=DictCursor
+            **PLAIN, **mysql_options(self.where), autocommit=autocommit, cursorclass=DictCursor
         )
 
 
@@ -203,7 +203,7 @@ class PymysqlBytesDesk(PymysqlDesk):
 
     async def _open(self, autocommit: bool) -> Any:
         return pymysql.connect(
-            **mysql_options(self.where), autocommit=autocommit, use_unicode=False
+            **PLAIN, **mysql_options(self.where), autocommit=autocommit, use_unicode=False
         )
 
 
@@ -222,11 +222,17 @@ class SqlalchemyDesk(Desk):
 
     def __init__(self, where: str) -> None:
         super().__init__(where)
-        options = {"connect_args": {"timeout": PATIENCE}} if self.dialect == "sqlite" else {}
         make: Any = create_engine if self.blocking else create_async_engine
         address = f"/{where}" if self.dialect == "sqlite" else where.partition("://")[2]
-        self._engine = make(f"{self.dialect}+{self.driver}://{address}", **options)
+        self._engine = make(
+            f"{self.dialect}+{self.driver}://{address}", connect_args=self._arguments()
+        )
         self._free = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def _arguments(self) -> dict[str, Any]:
+        if self.dialect == "sqlite":
+            return {"timeout": PATIENCE}
+        return PLAIN if self.driver == "pymysql" else {}
 
     async def _open(self, autocommit: bool) -> Any:
         engine = self._free if autocommit else self._engine

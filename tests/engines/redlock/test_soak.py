@@ -10,4 +10,4 @@ from tests.servers_redlock import RedlockSet
 
 @pytest.mark.slow
 def test_nodes_fail_in_turn_under_eight_processes(nodes: RedlockSet, tmp_path: Path) -> None:
-    soak(nodes, tmp_path, seconds=5).check()
+    soak(nodes, tmp_path, seconds=4).check()

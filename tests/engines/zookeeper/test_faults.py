@@ -17,7 +17,7 @@ from tests.waiting import eventually, soon, within
 @pytest.mark.slow
 def test_eight_processes_and_a_node_that_fails(private: Ensemble, tmp_path: Path) -> None:
     """The short version of `python -m tests.engines.zookeeper.soak`."""
-    verdict = soak(private, tmp_path, seconds=6)
+    verdict = soak(private, tmp_path, seconds=4)
     print(verdict)
     verdict.check()
     assert verdict.workers == 8
@@ -92,6 +92,7 @@ async def test_two_nodes_down_and_up_again(private: Ensemble, open_cell: OpenCel
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("face", ["sync"])  # they come from the servers, whoever asks
 async def test_fences_grow_across_restarts_and_leaders(
     private: Ensemble, open_cell: OpenCell
 ) -> None:

@@ -49,8 +49,8 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared(pytestconfig: pytest.Config) -> Callable[[str], str]:
-    """Where this worker's place in a server is: `shared("etcd")`. To be asked for once."""
+def shared_server(pytestconfig: pytest.Config) -> Callable[[str], str]:
+    """Where this worker's place in a server is: `shared_server("etcd")`. To be asked for once."""
     if hasattr(pytestconfig, "workerinput"):
         address, worker = (pytestconfig.workerinput[key] for key in ("shared", "workerid"))
     else:
@@ -59,29 +59,29 @@ def shared(pytestconfig: pytest.Config) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def etcd_url(shared: Callable[[str], str]) -> str:
-    return shared("etcd")
+def etcd_url(shared_server: Callable[[str], str]) -> str:
+    return shared_server("etcd")
 
 
 @pytest.fixture(scope="session")
-def zookeeper_url(shared: Callable[[str], str]) -> str:
+def zookeeper_url(shared_server: Callable[[str], str]) -> str:
     """With a session that is longer than every ttl in the tests."""
-    return shared("zookeeper") + "?session=600"
+    return shared_server("zookeeper") + "?session=600"
 
 
 @pytest.fixture(scope="session")
-def postgresql_url(shared: Callable[[str], str]) -> str:
-    return shared("postgresql")
+def postgresql_url(shared_server: Callable[[str], str]) -> str:
+    return shared_server("postgresql")
 
 
 @pytest.fixture(scope="session")
-def mysql_url(shared: Callable[[str], str]) -> str:
-    return shared("mysql")
+def mysql_url(shared_server: Callable[[str], str]) -> str:
+    return shared_server("mysql")
 
 
 @pytest.fixture(scope="session")
-def mysql_template(shared: Callable[[str], str]) -> Path:
-    return Path(shared("mysql_template"))
+def mysql_template(shared_server: Callable[[str], str]) -> Path:
+    return Path(shared_server("mysql_template"))
 
 
 # Servers of one worker, started when first asked for: one test at a time sees and counts what happens

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,15 +57,16 @@ def name() -> str:
 def test_processes_take_turns(url: str, name: str, face: str, tmp_path: Path) -> None:
     processes, turns = CROWD.get(url.partition(":")[0], 8), 8
     (tmp_path / "counter").write_text("0")
-    with holdfast.Client(url) as client:
+    with holdfast.Client(url) as client, ExitStack() as running:
         # Held until all have joined: then the order of the first turns is known.
         gate = client.lock(name).acquire()
         crowd = []
         for number in range(processes):
             arguments = [face, url, name, str(tmp_path), str(turns)]
-            crowd.append(
-                subprocess.Popen([sys.executable, "-m", "tests.crowd", *arguments], cwd=ROOT)
-            )
+            process = subprocess.Popen([sys.executable, "-m", "tests.crowd", *arguments], cwd=ROOT)
+            running.callback(process.wait)
+            running.callback(process.kill)
+            crowd.append(process)
             if number % 4 == 3:  # a few at a time: 32 interpreters starting at once take long here
                 join = partial(_more_than, client, name, number)
                 eventually(join, "contenders to join", timeout=60)

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 
 from holdfast.core.ticket import Departure
 from holdfast.engines.redlock.protocol import Answer, Verdict
-from holdfast.engines.redlock.scripts import WELCOME
+from holdfast.engines.redlock.scripts import INSPECT, WELCOME
 from holdfast.torture.redlock.node import Node
 from tests.engines.redlock.calling import Caller
 
@@ -176,15 +176,18 @@ def test_a_new_name_need_not_be_above_the_fences_of_others(caller: Caller) -> No
 def test_the_first_who_waits_and_listens_is_woken(caller: Caller) -> None:
     with caller.redis.pubsub(ignore_subscribe_messages=True) as ears:
         ears.subscribe("here")
-        assert ears.get_message(timeout=5) is None  # it is subscribed
+        assert ears.get_message(timeout=30) is None  # it is subscribed
         caller.grant("x", "a.1")
         for id, channel, waited in (("b.1", "here", 10), ("c.1", "here", 20), ("d.1", "gone", 30)):
             refused = caller.grant("x", id, channel=channel, waited=waited)
             assert refused.verdict is Verdict.REFUSED
+        *_, waiting, listed, _, _, _, _ = caller.call(INSPECT, "x", "", 9)
+        assert waiting == 2, "one that does not listen any more is not counted"
+        assert listed[::2] == ["here c host 1 ", "here b host 1 "]
         assert not caller.release("x", "e.1", 0)
         assert caller.release("x", "a.1", 1)
         assert not caller.release("x", "a.1", 1)
-        message = ears.get_message(timeout=5)
+        message = ears.get_message(timeout=30)
         assert message is not None
         assert message["data"] == "c"
         assert ears.get_message(timeout=0.1) is None, "b is not woken, and nobody is twice"

@@ -163,11 +163,15 @@ DECLARE
     it    holdfast.counters;
     held  holdfast.living;
 BEGIN
-    SELECT * INTO it FROM holdfast.counters c WHERE c.name = its_name;
-    SELECT * INTO held FROM holdfast.living v
-     WHERE v.name = its_name AND v.granted AND v.fence IS NOT NULL LIMIT 1;
+    FOR look IN 1 .. 2 LOOP
+        SELECT * INTO held FROM holdfast.living v
+         WHERE v.name = its_name AND v.granted AND v.fence IS NOT NULL LIMIT 1;
+        -- After its holder, which has left its mark here before it was to be seen there.
+        SELECT * INTO it FROM holdfast.counters c WHERE c.name = its_name;
+        EXIT WHEN held.id IS NOT NULL OR it.holder IS NULL;  -- else one may have come in between
+    END LOOP;
     RETURN NEXT concat_ws(' ', coalesce(it.newest, 0),
-        (CASE WHEN held.id IS NULL THEN it.holder IS NOT NULL ELSE it.abandoned END)::int,
+        coalesce(CASE WHEN held.id IS NULL THEN it.holder IS NOT NULL ELSE it.abandoned END, false)::int,
         (held.id IS NOT NULL)::int,
         (SELECT count(*) FROM holdfast.living v WHERE v.name = its_name AND v.fence IS NULL));
     IF held.id IS NOT NULL THEN

@@ -3,14 +3,20 @@
 -- Returns {fence, dirty, clean, open, how many wait, {"CHANNEL ID OWNER", ms since, ...}}, and of a holder also
 -- its id, owner, ms since when, ms left.
 local now_ms = clock_ms()
-local listed = {}
-if tonumber(ARGV[3]) > 0 then
-  listed = redis.call('ZRANGE', waiters, 0, tonumber(ARGV[3]) - 1, 'WITHSCORES')
+local listed, waiting = {}, 0
+local all = redis.call('ZRANGE', waiters, 0, -1, 'WITHSCORES')
+for at = 1, #all, 2 do
+  -- Who does not listen any more does not wait: `wake_next` passes it over, too. A user that may not ask sees all.
+  local heard = redis.pcall('PUBSUB', 'NUMSUB', string.match(all[at], '^%S+'))
+  if heard.err or heard[2] > 0 then
+    waiting = waiting + 1
+    if waiting <= tonumber(ARGV[3]) then
+      listed[#listed + 1] = all[at]
+      listed[#listed + 1] = math.max(0, now_ms - all[at + 1])
+    end
+  end
 end
-for at = 2, #listed, 2 do
-  listed[at] = math.max(0, now_ms - listed[at])
-end
-local answer = {fence, dirty, clean, open, redis.call('ZCARD', waiters), listed}
+local answer = {fence, dirty, clean, open, waiting, listed}
 if holder then
   local _, since_ms, owner = cmsgpack.unpack(held)
   for _, value in ipairs({holder, owner, math.max(0, now_ms - since_ms), redis.call('PTTL', lock)}) do

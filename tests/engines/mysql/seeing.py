@@ -11,7 +11,7 @@ from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import eventually
 
 _OURS = f"FROM information_schema.PROCESSLIST WHERE USER = '{MysqlServer.user}'"
-_LISTENING = "STATE = 'User sleep'"
+_LISTENING = "STATE = 'User lock'"
 
 
 def connections(server: MysqlServer) -> int:

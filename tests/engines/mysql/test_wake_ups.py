@@ -2,12 +2,13 @@
 
 import threading
 import time
+from random import random
 
 import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.mysql.seeing import listening
+from tests.engines.mysql.seeing import connections, cut, listening
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import soon, within
 
@@ -43,16 +44,14 @@ async def test_a_bell_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer
     def ring() -> None:
         nonlocal rung
         with server.connect() as connection, connection.cursor() as cursor:
-            while not enough.wait(0.002):  # less than a statement takes, but one gets through
-                cursor.execute("DO GET_LOCK('holdfast.ringing', 1)")  # as everybody who rings
+            while not enough.wait(random() * 0.01):  # often less than a statement takes
                 cursor.execute(f"KILL QUERY {listener}")
-                cursor.execute("DO RELEASE_LOCK('holdfast.ringing')")
                 rung += 1
 
     ringer = threading.Thread(target=ring)
     ringer.start()
     try:
-        for _ in range(10):
+        while rung < 100:
             await cell.run(lease.release)
             heir = await within(waiter)
             assert heir.fence > lease.fence
@@ -63,10 +62,36 @@ async def test_a_bell_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer
     finally:
         enough.set()
         ringer.join()
-    assert rung > 10
     await soon(lambda: listening(server) == [listener], "the same listener to sleep")
     await cell.run(lease.release)
     await within(waiter)
+
+
+async def test_the_connection_that_has_the_latch_is_cut(
+    cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listener can't sleep then, until another one has it."""
+    monkeypatch.setattr("holdfast.engines.mysql.ears.Ears.SLEEP", 60.0)
+    client, other = cell.client(), cell.client()
+    lease = await cell.run(other.lock(cell.name).acquire)
+    waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
+    before = await soon(lambda: listening(server), "the listener")
+    for _ in range(3):
+        assert cut(server, listeners=False)
+        await soon(lambda: connections(server) > 1, "another connection for the latch")
+        await soon(lambda: listening(server) == before, "the same listener to sleep")
+    await cell.run(lease.release)
+    assert (await asyncio.wait_for(waiter, 30)).fence > lease.fence
+
+
+def test_a_listener_lets_go_of_the_latch(server: MysqlServer) -> None:
+    """It may have been ended just after it got it, and more than once."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        for _ in range(2):
+            cursor.execute("DO GET_LOCK('latch', 0)")
+        cursor.execute("CALL holdfast_v2_listen('', 'latch', 60)")
+        assert cursor.fetchall() == (("",),)
+        assert server.execute("SELECT IS_FREE_LOCK('latch')") == [(1,)]
 
 
 async def test_one_that_stood_behind_a_leaver_looks_again(

@@ -61,15 +61,23 @@ class RowCalls(_Calls):
     def recall(self, name: str) -> str:
         return f"{self._procedure}_recall({binary(name)})"
 
-    def listen(self, tickets: Sequence[Ticket], seconds: float) -> str:
-        """Sleep until there is news about one of them, in lines "ID STANDING" or "ID"."""
+    def listen(self, tickets: Sequence[Ticket], latch: str, seconds: float) -> str:
+        """Sleep until there is news about one of them, in lines "ID STANDING" or "ID".
+
+        An empty line: nobody keeps the latch, so it can't sleep.
+        """
         waiting: dict[str, list[str]] = {}
         for ticket in tickets:
             waiting.setdefault(ticket.name, []).append(ticket.id)
         packed = b"".join(
             _sized(name, 4) + _sized(",".join(ids), 8) for name, ids in waiting.items()
         )
-        return f"{self._procedure}_listen({_literal(packed)},{seconds:.3f})"
+        return f"{self._procedure}_listen({_literal(packed)},{binary(latch)},{seconds:.3f})"
+
+
+def get_lock(name: str) -> str:
+    """Take a GET_LOCK for this connection, or leave it to the one that has it."""
+    return f"DO GET_LOCK({binary(name)}, 0)"
 
 
 class SessionCalls(_Calls):

@@ -2,16 +2,18 @@
 
 MySQL has no NOTIFY. But a statement that sleeps can be ended by KILL QUERY, and IS_USED_LOCK tells
 which connection has a GET_LOCK: so whoever admits a ticket ends the sleep of that ticket's client.
+It sleeps by waiting for another GET_LOCK, the latch, that one of the client's other connections has.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from holdfast.core.backoff import Backoff
 from holdfast.core.ticket import Ticket
-from holdfast.engines.mysql.calls import RowCalls, binary
+from holdfast.engines.mysql.calls import RowCalls, get_lock
 from holdfast.engines.mysql.server import Server
 from holdfast.engines.mysql.troubles import KILLED, TROUBLES
 from holdfast.engines.mysql.wire import Wire
@@ -23,6 +25,9 @@ from holdfast.io.contract import IO, Event
 _PATIENCE = 5.0
 """Seconds beyond its sleep in which the server must answer."""
 
+Ask = Callable[[str, float], Awaitable[list[str]]]
+"""Sends a request over any connection of the client, within so many seconds."""
+
 
 class Ears(ears.Ears[Wire]):
     """Lets the server sleep for all who wait."""
@@ -32,18 +37,19 @@ class Ears(ears.Ears[Wire]):
     SLEEP: ClassVar = 1.0
     """Seconds that the server sleeps for us at most: how long a wake-up may be lost."""
 
-    def __init__(self, server: Server, calls: RowCalls, io: IO) -> None:
+    def __init__(self, server: Server, calls: RowCalls, io: IO, ask: Ask) -> None:
         super().__init__(io)
         self._server = server
         self._calls = calls
+        self._ask = ask
+        self._latch = f"holdfast.{os.urandom(8).hex()}"
 
     async def _opened(self, deadline: float) -> Wire:
         wire = await self._server.connect(deadline - self._io.now())
         try:
             # Another one for each connection, as the old one may linger in the server.
             channel = os.urandom(8).hex()
-            lock = f"DO GET_LOCK({binary('holdfast.' + channel)}, 0)"
-            await wire.call(lock, deadline - self._io.now())
+            await wire.call(get_lock(f"holdfast.{channel}"), deadline - self._io.now())
         except BaseException:
             wire.close()
             raise
@@ -76,15 +82,20 @@ class Ears(ears.Ears[Wire]):
     async def _sleep(self, wire: Wire, waiting: list[Ticket], pace: _Pace) -> None:
         """Let the server sleep for us until there is news, or until it is time to look by ourselves."""
         seconds = pace.seconds
+        request = self._calls.listen(waiting, self._latch, seconds)
         began = self._io.now()
         try:
-            answers = await wire.call(self._calls.listen(waiting, seconds), seconds + _PATIENCE)
+            answers = await wire.call(request, seconds + _PATIENCE)
         except Broken as error:
             if error.code in TROUBLES.not_there:
                 await self._server.install(wire, _PATIENCE)
             elif error.code != str(KILLED):
                 raise
             answers = []
+        if answers == [""]:
+            # Nobody has the latch: at first, and when the connection that had it is gone. Any will do.
+            await self._ask(get_lock(self._latch), _PATIENCE)
+            return
         news = lines_of(answers)
         pace.learn(news=bool(news), early=self._io.now() - began < seconds * 0.95)
         for line in news:

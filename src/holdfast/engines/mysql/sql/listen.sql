@@ -1,10 +1,15 @@
 -- Sleep until there may be news about tickets that wait, or some time has passed. Answers with lines:
--- "ID STANDING" of one that has been admitted, "ID" of one that should look again; none at all if it slept.
+-- "ID STANDING" of one that has been admitted, "ID" of one that should look again; nothing at all if it slept,
+-- and an empty line if it can't.
+-- its_latch: a GET_LOCK that another connection of the same client has. To wait for that is to sleep: in
+-- SLEEP(), a KILL in MariaDB may block the sleeper that it has just woken, and be blocked by it, for seconds.
 -- waiting: for each name its length in 4 digits, the name, the length of the list of ids in 8 digits, and
 -- that list, with commas.
 -- Whoever has news for us commits first and then ends our statement (holdfast_v2_ring): before this it
 -- finds nothing to end and we shall see the news, later it ends us wherever we are. It can't be missed.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_listen(waiting LONGBLOB, seconds DOUBLE)
+CREATE PROCEDURE IF NOT EXISTS holdfast_v2_listen(
+    waiting LONGBLOB, its_latch VARBINARY(64), seconds DOUBLE
+)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE at, size INT DEFAULT 1;
@@ -34,10 +39,15 @@ BEGIN
             UPDATE holdfast_names SET nudged = NULL WHERE name = its_name AND nudged = nudged_id;
         END IF;
     END WHILE;
-    IF news = '' THEN
-        DO SLEEP(seconds);
-    ELSE
+    /*!80000 SET seconds = CEIL(seconds); */  -- MySQL knows only whole ones
+    IF news <> '' THEN
         SELECT news;
+    ELSEIF GET_LOCK(its_latch, seconds) THEN
+        -- That connection is gone. Let another one have it, also if we were ended right here before.
+        REPEAT
+            SET size = COALESCE(RELEASE_LOCK(its_latch), 0);
+        UNTIL size = 0 END REPEAT;
+        SELECT '';
     END IF;
 END
 //

@@ -10,11 +10,6 @@ NO SQL SQL SECURITY INVOKER
 BEGIN
     DECLARE listener BIGINT UNSIGNED;
     DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
-    -- One at a time: in MariaDB all sleeps share a mutex, and a KILL that finds it taken may block the sleeper
-    -- that it has just woken, and be blocked by it, for seconds.
-    IF bells <> '' THEN
-        DO GET_LOCK('holdfast.ringing', 1);
-    END IF;
     WHILE bells <> '' DO
         SET listener = IS_USED_LOCK(CONCAT('holdfast.', SUBSTRING_INDEX(bells, ',', 1)));
         IF listener IS NOT NULL THEN
@@ -22,7 +17,6 @@ BEGIN
         END IF;
         SET bells = SUBSTRING(bells, LENGTH(SUBSTRING_INDEX(bells, ',', 1)) + 2);
     END WHILE;
-    DO RELEASE_LOCK('holdfast.ringing');
 END
 //
 -- Admit the first who waits if it fits beside those who hold, then the next, until one does not fit; have

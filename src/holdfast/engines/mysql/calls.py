@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from holdfast.core.ticket import Departure, Ticket
+from holdfast.engines.mysql.wire import Change
 from holdfast.engines.sql.answers import us
 
 
@@ -52,7 +53,8 @@ class RowCalls(_Calls):
 
     def leave(self, ticket: Ticket, departure: Departure) -> str:
         leave = "take_out" if ticket.share.group else "leave"
-        return f"{self._procedure}_{leave}({binary(ticket.name)},{binary(ticket.id)},{departure:d})"
+        values = f"{binary(ticket.name)},{binary(ticket.id)},{departure:d}"
+        return Change(f"{self._procedure}_{leave}({values})")
 
     def remember(self, ticket: Ticket, text: str, keep: float) -> str:
         values = f"{binary(ticket.name)},{binary(ticket.id)},{binary(text)},{us(keep)}"

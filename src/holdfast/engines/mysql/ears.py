@@ -34,10 +34,13 @@ class Ears(ears.Ears[Wire]):
 
     ROUSED = True
 
-    SLEEP: ClassVar = 1.0
-    """Seconds that the server sleeps for us at most: how long a wake-up may be lost."""
+    SLEEPS: ClassVar = (0.05, 1.0)
+    """Seconds that the server sleeps for us at first, and at most: how long a wake-up may be lost.
 
-    def __init__(self, server: Server, calls: RowCalls, io: IO, ask: Ask) -> None:
+    One is lost now and then, if it comes just when a sleep is to begin: hence the short first one.
+    """
+
+    def __init__(self, server: Server, calls: RowCalls, ask: Ask, io: IO) -> None:
         super().__init__(io)
         self._server = server
         self._calls = calls
@@ -59,7 +62,7 @@ class Ears(ears.Ears[Wire]):
 
     async def _listen(self, wire: Wire | None, alarm: Event) -> None:
         assert wire is not None
-        pace = _Pace(self.SLEEP, self._io)
+        pace = _Pace(*self.SLEEPS, self._io)
         while True:
             alarm.clear()
             waiting = self._waiting()
@@ -103,26 +106,28 @@ class Ears(ears.Ears[Wire]):
 
 
 class _Pace:
-    """How long to let the server sleep: long, unless the bell turns out not to reach us.
+    """How long to let the server sleep: longer each time, unless the bell turns out not to reach us.
 
     It does not if another user's client admits us, who may not end our statements, or one that is
     connected to another server of the same cluster.
     """
 
-    def __init__(self, most: float, io: IO) -> None:
-        self._backoff = Backoff(0.02, 0.25, io.random)
-        self._most = most
+    def __init__(self, first: float, most: float, io: IO) -> None:
+        self._trusting = Backoff(first, most, io.random)
+        self._looking = Backoff(0.02, 0.25, io.random)
         self._slept = False
         self._deaf = False
-        self.seconds = most
+        self.seconds = self._trusting.next()
 
     def learn(self, *, news: bool, early: bool) -> None:
         """What came of the last sleep."""
         if news:
             # It was there when we looked. If we had slept until then, nobody had rung.
             self._deaf = self._deaf or self._slept
-            self._backoff.reset()
         elif early:
             self._deaf = False
         self._slept = not news and not early
-        self.seconds = self._backoff.next() if self._deaf else self._most
+        if not self._slept:
+            self._trusting.reset()
+            self._looking.reset()
+        self.seconds = (self._looking if self._deaf else self._trusting).next()

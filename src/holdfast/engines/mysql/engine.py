@@ -33,7 +33,7 @@ class MysqlEngine(RowsEngine[Wire]):
         server = Server(target, io)
         super().__init__(target.where, io, server, target.connections, TROUBLES)
         self._calls = calls = RowCalls(target.prefix)
-        self._ears = Ears(server, calls, io, self._ask)
+        self._ears = Ears(server, calls, self._ask, io)
 
 
 def open_mysql(url: Url, io: IO) -> MysqlEngine:

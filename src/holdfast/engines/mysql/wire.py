@@ -31,17 +31,27 @@ _FOR_EVER = 365 * 86_400.0
 Rows = list[tuple[Any, ...]]
 
 
+class Change(str):
+    """A request that may be answered without a row: by how many it has changed."""
+
+    __slots__ = ()
+
+
 class Wire(ABC):
     """A connection in autocommit; procedures end their transactions themselves."""
 
-    def __init__(self) -> None:
+    def __init__(self, conn: Any) -> None:
+        self._conn = conn
         self.broken = False
         self.interruptible = False
         """Whether KILL QUERY is nothing special here, as for a listener: it leaves no transaction open."""
 
     async def call(self, request: str, timeout: float) -> list[str]:
         """Run a statement; the first column of all its results, text, bytes or number as it may be."""
-        return [_text(row[0]) for row in await self.rows(request, timeout)]
+        rows = await self.rows(request, timeout)
+        if not rows and isinstance(request, Change):
+            return [str(self._conn._result.affected_rows)]
+        return [_text(row[0]) for row in rows]
 
     async def rows(self, sql: str, timeout: float) -> Rows:
         """Run a statement; the rows of all its results."""
@@ -119,9 +129,7 @@ class BlockingWire(Wire):
     """PyMySQL's connection."""
 
     def __init__(self, conn: Any) -> None:
-        super().__init__()
-        self._conn = conn
-        self._cursor = conn.cursor()
+        super().__init__(conn)
         self._idle = _idle(conn._sock)
         self._bell: Bell | None = None
 
@@ -134,13 +142,15 @@ class BlockingWire(Wire):
         return cls(pymysql.connect(**{**settings, **options, **_OPTIONS}))
 
     async def _exchange(self, sql: str, timeout: float) -> Rows:
-        # PyMySQL sets this before it reads, so that it may change from one request to the next.
-        self._conn._read_timeout = timeout
-        cursor = self._cursor
-        cursor.execute(sql)
-        rows: Rows = list(cursor.fetchall())
-        while cursor.nextset():
-            rows += cursor.fetchall()
+        # PyMySQL sets this before it reads, so that it may change from one request to the next. No cursor:
+        # that would only make a copy of the rows.
+        conn = self._conn
+        conn._read_timeout = timeout
+        conn.query(sql)
+        rows: Rows = list(conn._result.rows or ())
+        while conn._result.has_next:
+            conn.next_result()
+            rows += conn._result.rows or ()
         return rows
 
     async def _send(self, sql: str, timeout: float) -> None:
@@ -175,8 +185,7 @@ class AsyncioWire(Wire):
     """asyncmy's connection."""
 
     def __init__(self, conn: Any) -> None:
-        super().__init__()
-        self._conn = conn
+        super().__init__(conn)
         self._idle = _idle(conn._transport.get_extra_info("socket"))
         self._begun: asyncio.Task[Rows] | None = None
         self._sleeper: asyncio.Future[None] | None = None

@@ -39,7 +39,7 @@ class Ears(ABC, Generic[W]):
     """Seconds without a waiter after which nobody listens any more."""
 
     ROUSED: ClassVar = False
-    """Whether one who listens has to be roused for each ticket more."""
+    """Whether one who listens has to be roused for each ticket more that sleeps."""
 
     def __init__(self, io: IO) -> None:
         self._io = io
@@ -70,8 +70,6 @@ class Ears(ABC, Generic[W]):
         with self._mutex:
             if self._open:
                 self._ears.setdefault(ticket.id, _Ear(ticket)).told = False
-                if self.ROUSED and self._alarm is not None:
-                    self._alarm.set()
             return self._open
 
     def ignore(self, id: str) -> None:
@@ -93,6 +91,8 @@ class Ears(ABC, Generic[W]):
                 ear.event = self._io.event()
                 if ear.told:
                     ear.event.set()
+            if self.ROUSED and self._alarm is not None:
+                self._alarm.set()
         await ear.event.wait(timeout)
         with self._mutex:
             ear.event.clear()
@@ -171,9 +171,12 @@ class Ears(ABC, Generic[W]):
     # --- for those who listen
 
     def _waiting(self) -> list[Ticket]:
-        """The tickets for which there is no news yet."""
+        """The tickets for which there is no news yet, if anyone sleeps: most never have to."""
         with self._mutex:
-            return [ear.ticket for ear in self._ears.values() if not ear.told]
+            ears = [ear for ear in self._ears.values() if not ear.told]
+            if all(ear.event is None for ear in ears):
+                return []
+            return [ear.ticket for ear in ears]
 
     def _deliver(self, line: str) -> None:
         """Wake a ticket: "ID STANDING", or only "ID" if it should look again."""

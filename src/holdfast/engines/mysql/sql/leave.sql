@@ -64,7 +64,8 @@ BEGIN
     SELECT was_there;
 END
 //
--- One statement if it holds alone and nobody waits, as in most cases.
+-- One statement if it holds alone and nobody waits, as in most cases. The answer then is that it has changed
+-- one row: a SELECT would take half as long as all the rest.
 CREATE PROCEDURE IF NOT EXISTS holdfast_v2_leave(
     its_name VARBINARY(512), its_id VARBINARY(64), departure INT
 )
@@ -75,9 +76,7 @@ BEGIN
            id = NULL, fence = NULL, owner = NULL, admitted = NULL, expires = NULL
      WHERE name = its_name AND id = its_id AND NOT queued
        AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
-    IF ROW_COUNT() = 1 THEN
-        SELECT 1;
-    ELSE
+    IF ROW_COUNT() = 0 THEN
         CALL holdfast_v2_take_out(its_name, its_id, departure);
     END IF;
 END

@@ -109,7 +109,8 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterS
 @pytest.fixture(scope="session")
 def redlock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with RedlockSet(tmp_path_factory.mktemp("redlock")) as nodes:
-        yield nodes.url
+        # Nothing happens to them, so who does not answer has no core at the moment.
+        yield f"{nodes.url}?node_timeout=5"
 
 
 @pytest.fixture(scope="session")

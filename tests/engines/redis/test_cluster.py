@@ -125,7 +125,7 @@ async def test_one_master_is_down(
     own_cluster: ClusterSet, open_cell: OpenCell, fault: Callable[[RedisServer], None]
 ) -> None:
     cell = open_cell(own_cluster.url)
-    client = cell.client(ttl=3)
+    client = cell.client(ttl=8)
     leases = [await cell.run(client.lock(f"{cell.name}:{number}").acquire) for number in range(12)]
     broken = own_cluster.nodes[0]  # the one that is asked first
     at = {lease: node_of(own_cluster, lease.name) for lease in leases}

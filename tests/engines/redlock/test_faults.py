@@ -103,7 +103,7 @@ async def test_without_a_majority_it_is_said_who_is_missing(
 
 
 async def test_with_a_majority_again_it_goes_on(nodes: RedlockSet, open_cell: OpenCell) -> None:
-    cell = open_cell(nodes.url)
+    cell = open_cell(nodes.url + "?node_timeout=2")
     client = cell.client()
     before = await turn(cell, client)
     for node in nodes.nodes[:3]:

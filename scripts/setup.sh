@@ -1,4 +1,4 @@
-# Sourced by ./run, ./test and bench/run: makes the environment each of them runs in.
+# Sourced by ./run, ./test and ./bench: makes the environment each of them runs in.
 #
 # All that is taken for granted is python3 with pip. Debian's pip refuses to install into the system
 # and its python3 may come without venv, so pip only fetches uv into .tools, and uv does the rest.

@@ -1,0 +1,41 @@
+"""Beyond the mutex: what each primitive costs when nobody else is there, beside the mutex and kazoo's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.adapters.kazoo_ import KazooReadLock, KazooSemaphore
+from benchmarks.adapters.ours import (
+    HoldfastMutex,
+    HoldfastReader,
+    HoldfastSemaphore,
+    HoldfastThree,
+    HoldfastTransaction,
+)
+from benchmarks.rounds import Table
+from benchmarks.scenarios.redis_pair import measure_pairs
+from benchmarks.setting import Setting, scenario
+
+KINDS = {
+    "a reader": HoldfastReader,
+    "a semaphore": HoldfastSemaphore,
+    "three at once": HoldfastThree,
+    "in a transaction": HoldfastTransaction,
+}
+
+
+@scenario("primitives")
+def primitives(setting: Setting) -> Iterator[Table]:
+    rounds, pairs = setting.rounds(15, 5), setting.rounds(300, 50)
+    for what, adapter in KINDS.items():
+        samples = measure_pairs(
+            (adapter, HoldfastMutex), setting.redis.url, rounds=rounds, pairs=pairs
+        )
+        yield Table(f"Redis pair, {what}", "µs", "lower", samples)
+    url = f"zookeeper://{setting.zookeeper.leader().address}"
+    for what, ours, theirs in (
+        ("a reader", HoldfastReader, KazooReadLock),
+        ("a semaphore", HoldfastSemaphore, KazooSemaphore),
+    ):
+        samples = measure_pairs((ours, theirs), url, rounds=rounds, pairs=setting.rounds(60, 20))
+        yield Table(f"ZooKeeper pair, {what}", "µs", "lower", samples, {theirs.label: 1.0})

@@ -1,0 +1,42 @@
+"""Start-up: what an import and a command line cost. For information; nobody's goal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.rounds import Table, interleave
+from benchmarks.setting import Setting, scenario
+
+COMMAND = "holdfast --version"
+NOTHING = "python -c pass"
+COMMANDS = {
+    "import holdfast": ("-c", "import holdfast"),
+    COMMAND: (str(Path(sys.executable).parent / "holdfast"), "--version"),
+    "import redis": ("-c", "import redis"),
+    "import filelock": ("-c", "import filelock"),
+    NOTHING: ("-c", "pass"),
+}
+
+
+@scenario("start-up")
+def start_up(setting: Setting) -> Iterator[Table]:
+    contestants = {label: _timed(words) for label, words in COMMANDS.items()}
+    interleave(contestants, 1)  # warm: byte code is written
+    samples = interleave(contestants, setting.rounds(15, 3))
+    command_line = {label: samples[label] for label in (COMMAND, NOTHING)}
+    imports = {label: times for label, times in samples.items() if label != COMMAND}
+    yield Table("Start-up of `import holdfast`", "ms", "lower", imports)
+    yield Table("Start-up of `holdfast --version`", "ms", "lower", command_line)
+
+
+def _timed(words: tuple[str, ...]) -> Callable[[], float]:
+    def run() -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+        return (time.perf_counter() - start) * 1e3
+
+    return run

@@ -3,32 +3,60 @@
 from __future__ import annotations
 
 import argparse
+import json
+import logging
 import signal
 import sys
+import time
 from pathlib import Path
 
 import benchmarks.scenarios  # noqa: F401 - registers them
-from benchmarks.report import HEADER, as_json, machine, notes, rows
+from benchmarks.report.facts import facts, headline
+from benchmarks.report.folder import write
+from benchmarks.report.results import disagreements
+from benchmarks.report.tables import HEADER, notes, rows
 from benchmarks.rounds import Table
-from benchmarks.setting import SCENARIOS, Setting
+from benchmarks.setting import SCENARIOS, Missing, Setting
 
 
-def main() -> None:
+def main() -> int:
     arguments = _arguments()
+    if arguments.compare:
+        return _compare(*arguments.compare)
     # As for Ctrl-C: what was started is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    logging.getLogger().addHandler(logging.NullHandler())  # what everybody has to say is not for us
+    machine = facts()
     found: dict[str, list[Table]] = {}
+    skipped: dict[str, str] = {}
+    failed = False
+    _say(headline(machine), "", HEADER)
     with Setting(quick=arguments.quick) as setting:
-        facts = machine(setting.redis.info("server")["redis_version"])
-        _say(_headline(facts), "", HEADER)
         for name in arguments.only or SCENARIOS:
-            found[name] = []
-            for table in SCENARIOS[name](setting):
-                found[name].append(table)
-                _say(*rows(table))
-    _say("", *(note for tables in found.values() for table in tables for note in notes(table)))
-    if arguments.json:
-        arguments.json.write_text(as_json(facts, found) + "\n", "utf-8")
+            start, found[name] = time.monotonic(), []
+            try:
+                for table in SCENARIOS[name](setting):
+                    found[name].append(table)
+                    _say(*rows(table))
+            except Missing as missing:
+                skipped[name] = str(missing)
+            except Exception as error:  # the others still have something to tell
+                skipped[name] = f"{type(error).__name__}: {error}"
+                failed = True
+            print(f"{name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
+    _say("", *(f"- {name} was skipped: {reason}" for name, reason in skipped.items()))
+    _say(*(note for tables in found.values() for table in tables for note in notes(table)))
+    if arguments.report:
+        write(arguments.report, machine, found, skipped)
+    return 1 if failed else 0
+
+
+def _compare(one: Path, other: Path) -> int:
+    """Say where two runs disagree on who is better."""
+    results = [json.loads(path.read_text("utf-8")) for path in (one, other)]
+    found = list(disagreements(*results))
+    _say(*found, f"{len(found)} disagreements")
+    return 1 if found else 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -45,23 +73,26 @@ def _arguments() -> argparse.Namespace:
         metavar="SCENARIO",
         help="may be repeated",
     )
-    parser.add_argument("--json", type=Path, metavar="PATH", help="write all samples there, too")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FOLDER",
+        help="write report.md, charts and results.json there, too",
+    )
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        nargs=2,
+        metavar="RESULTS",
+        help="measure nothing: say where two results.json rank somebody differently",
+    )
     return parser.parse_args()
 
 
-def _headline(facts: dict[str, object]) -> str:
-    packages = facts["packages"]
-    assert isinstance(packages, dict)
-    versions = ", ".join(f"{name} {version}" for name, version in packages.items())
-    return (
-        f"{facts['cores']} cores, {facts['system']}, Python {facts['python']}, "
-        f"redis-server {facts['redis-server']}; {versions}; load before: {facts['load before']}"
-    )
-
-
 def _say(*lines: str) -> None:
-    print(*lines, sep="\n", flush=True)
+    if lines:
+        print(*lines, sep="\n", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import multiprocessing
 import signal
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, Self
+from multiprocessing.process import BaseProcess
+from typing import Any, Self
 
-from benchmarks.adapters.contract import Turns
+from benchmarks.adapters.contract import AnyTurns
+from benchmarks.series import Series, Turn, Window
+from benchmarks.turns import Contenders, Diary, Pace, gather
 
-_PATIENCE_SECONDS = 120
+_PATIENCE_SECONDS = 60
+
+_numbers = itertools.count()
 
 
 class Crew:
@@ -21,182 +26,153 @@ class Crew:
 
     def __init__(self, size: int) -> None:
         # Forked from a process without connections, which has imported what takes long.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["benchmarks.scenarios"])
-        self._lines: list[Connection] = []
-        self._workers = []
-        for _ in range(size):
-            here, there = context.Pipe()
-            worker = context.Process(target=_serve, args=(there,), daemon=True)
-            worker.start()
-            there.close()
-            self._workers.append(worker)
-            self._lines.append(here)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["benchmarks.preload"])
+        self._workers = [self._hire() for _ in range(size)]
+
+    def _hire(self) -> tuple[BaseProcess, Connection]:
+        here, there = self._context.Pipe()
+        worker = self._context.Process(target=_serve, args=(there,), daemon=True)
+        worker.start()
+        there.close()
+        return worker, here
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.kill()
-        for worker in self._workers:
-            worker.join()
+        for place in range(len(self._workers)):
+            self.kill(place)
+
+    def pid(self, place: int) -> int:
+        pid = self._workers[place][0].pid
+        assert pid is not None
+        return pid
+
+    def kill(self, place: int) -> None:
+        """As kill -9 does: nothing is given back."""
+        worker, line = self._workers[place]
+        worker.kill()
+        worker.join()
+        line.close()
+
+    def replace(self, place: int) -> None:
+        self.kill(place)
+        self._workers[place] = self._hire()
 
     def call(
         self, function: Callable[..., Any], per_worker: Sequence[tuple[Any, ...]]
     ) -> list[Any]:
         """Let as many workers as there are arguments call a function at the same time."""
-        self.begin(function, per_worker)
-        return self.answers(len(per_worker))
+        for place, arguments in enumerate(per_worker):
+            self.begin(place, function, *arguments)
+        try:
+            return [self.answer(place) for place in range(len(per_worker))]
+        except BaseException:  # of the others nobody knows how far they are
+            for place in range(len(per_worker)):
+                self.replace(place)
+            raise
 
-    def begin(self, function: Callable[..., Any], per_worker: Sequence[tuple[Any, ...]]) -> None:
-        for line, arguments in zip(self._lines, per_worker, strict=False):
-            line.send((function, arguments))
+    def begin(self, place: int, function: Callable[..., Any], *arguments: Any) -> None:
+        self._workers[place][1].send((function, arguments))
 
-    def answers(self, size: int) -> list[Any]:
-        answers = []
-        for line in self._lines[:size]:
-            if not line.poll(_PATIENCE_SECONDS):
-                raise TimeoutError("a worker does not answer: who holds the lock?")
-            answer = line.recv()
-            if isinstance(answer, BaseException):
-                raise answer
-            answers.append(answer)
-        return answers
+    def answer(self, place: int) -> Any:
+        line = self._workers[place][1]
+        if not line.poll(_PATIENCE_SECONDS):
+            raise TimeoutError("a worker does not answer: who holds the lock?")
+        fine, answer = line.recv()
+        if not fine:
+            raise RuntimeError(answer)
+        return answer
 
-    def compete(self, adapter: type[Turns], url: str, name: str, size: int, pace: Pace) -> Series:
-        """Let `size` workers connect to a lock and take turns on it."""
-        self.connect(adapter, url, name, size)
-        return self.take_turns(size, pace)
+    def compete(
+        self,
+        adapter: type[AnyTurns],
+        url: str,
+        name: str,
+        size: int,
+        pace: Pace,
+        *,
+        each: int = 1,
+    ) -> Series:
+        """Let `size` contenders connect to a lock, `each` to a process, and take turns on it."""
+        self.connect(adapter, url, name, size, each=each)
+        return self.take_turns(size, pace, each=each)
 
-    def connect(self, adapter: type[Turns], url: str, name: str, size: int) -> str:
-        """Let `size` workers connect to a lock, of which the full name is returned."""
-        own = f"{name}-{adapter.__name__}"  # rivals mean different things by the same key
-        self.call(_connect, [(adapter, url, own, seat, size) for seat in range(size)])
+    def connect(
+        self, adapter: type[AnyTurns], url: str, name: str, size: int, *, each: int = 1
+    ) -> str:
+        """Let `size` contenders connect to a lock, of which the full name is returned."""
+        # Rivals mean different things by the same key, and one may have left something behind.
+        own = f"{name}-{adapter.__name__}-{next(_numbers)}"
+        self.call(_connect, [(adapter, url, own, taken, size) for taken in _shared_out(size, each)])
         adapter.kick_off(url, own)
         return own
 
-    def take_turns(self, size: int, pace: Pace) -> Series:
-        """Let `size` workers take turns for a while."""
-        start = time.monotonic_ns() + 20_000_000
-        parts = self.call(_take_turns, [(start, pace)] * size)
-        turns = (
-            Turn(acquired, releasing, seat)
-            for seat, part in enumerate(parts)
-            for acquired, releasing in part
-        )
-        return Series(sorted(turns), size)
+    def take_turns(self, size: int, pace: Pace, *, each: int = 1) -> Series:
+        """Let those who are connected take turns for a while."""
+        start = (
+            time.monotonic_ns() + 20_000_000 + size * 200_000
+        )  # all threads have started by then
+        window = Window(start, start + round(pace.seconds * 1e9))
+        shares = _shared_out(size, each)
+        diaries: list[Diary] = []
+        for place, part in enumerate(self.call(_take_turns, [(window, pace)] * len(shares))):
+            diaries += part
+            if any(diary.asking_since for diary in part):  # and will be for who knows how long
+                self.replace(place)
+        return _series(diaries, window)
 
 
-class Pace(NamedTuple):
-    """How workers take turns: for how long, and how long each holds the lock and rests after it."""
-
-    seconds: float
-    hold: float = 0
-    rest: float = 0
+def _shared_out(size: int, each: int) -> list[range]:
+    return [range(first, min(first + each, size)) for first in range(0, size, each)]
 
 
-def calm(seconds: float) -> Pace:
-    """A pace at which the next one is asleep when the release comes, and has a core to itself then."""
-    return Pace(seconds, hold=0.001, rest=0.0003)
-
-
-class Turn(NamedTuple):
-    """One turn, in ns on a clock that all processes share."""
-
-    acquired: int
-    releasing: int
-    seat: int
-
-
-class Series:
-    """The turns that several processes took on one lock."""
-
-    def __init__(self, turns: list[Turn], size: int) -> None:
-        self.turns = turns
-        self._size = size
-        for turn, following in itertools.pairwise(turns):
-            assert turn.releasing <= following.acquired, "two held it: that was not a lock"
-        self._hand_offs = [
-            (turn, following)
-            for turn, following in itertools.pairwise(turns)
-            if turn.seat != following.seat
-        ]
-
-    def per_second(self) -> float:
-        """How often the lock went from one process to another."""
-        took = self.turns[-1].releasing - self.turns[0].acquired
-        return len(self._hand_offs) / took * 1e9
-
-    def latency_us(self) -> float:
-        """From the call of release to the next holder running: the median."""
-        if not self._hand_offs:
-            return float("inf")
-        waits = [following.acquired - turn.releasing for turn, following in self._hand_offs]
-        return statistics.median(waits) / 1e3
-
-    def fairness(self) -> float:
-        """Jain's index of the turns per process: 1 if all got as many, 1/n if one got all."""
-        shares = [0] * self._size
-        for turn in self.turns:
-            shares[turn.seat] += 1
-        return sum(shares) ** 2 / (self._size * sum(share * share for share in shares))
+def _series(diaries: list[Diary], window: Window) -> Series:
+    now = time.monotonic_ns()
+    return Series(
+        (
+            Turn(acquired, releasing, asked, seat)
+            for seat, diary in enumerate(diaries)
+            for asked, acquired, releasing in diary.turns
+        ),
+        len(diaries),
+        window,
+        [now - diary.asking_since for diary in diaries if diary.asking_since],
+        [error for diary in diaries for error in diary.errors],
+    )
 
 
 # --- what runs in the worker
 
-_turns: Turns | None = None
+_contenders: Contenders | None = None
 
 
 def _serve(line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's business
+    logging.getLogger().addHandler(logging.NullHandler())  # what everybody has to say is not for us
     while True:
         try:
             function, arguments = line.recv()
         except EOFError:
             return
         try:
-            answer = function(*arguments)
-        except Exception as error:
-            answer = error
+            answer = True, function(*arguments)
+        except Exception as error:  # as text: not every error can be sent
+            answer = False, f"{type(error).__name__}: {error}"
         line.send(answer)
 
 
-def _connect(adapter: type[Turns], url: str, name: str, seat: int, seats: int) -> None:
-    global _turns
-    if _turns is not None:
-        _turns.close()
-    _turns = adapter(url, name, seat, seats)
+def _connect(
+    adapter: type[AnyTurns], url: str, name: str, taken: Sequence[int], seats: int
+) -> None:
+    global _contenders
+    if _contenders is not None:
+        _contenders.close()
+    _contenders = None
+    _contenders = gather(adapter, url, name, taken, seats)
 
 
-def _take_turns(start: int, pace: Pace) -> list[tuple[int, int]]:
-    turns, clock = _turns, time.monotonic_ns
-    assert turns is not None
-    end = start + pace.seconds * 1e9
-    times: list[tuple[int, int]] = []
-    _sleep((start - clock()) / 1e9)
-    acquired = 0
-    while acquired < end:  # everybody has one turn after the end, so nobody waits for one who left
-        turns.acquire()
-        acquired = clock()
-        _sleep(pace.hold)
-        releasing = clock()
-        turns.release()
-        times.append((acquired, releasing))
-        _sleep(pace.rest)
-    return times
-
-
-def _sleep(seconds: float) -> None:
-    if seconds > 0:
-        time.sleep(seconds)
-
-
-def wait_once(_: object = None) -> float:
-    """The CPU seconds that it took this process to wait for one turn."""
-    assert _turns is not None
-    before = time.process_time()
-    _turns.acquire()
-    used = time.process_time() - before
-    _turns.release()
-    return used
+def _take_turns(window: Window, pace: Pace) -> list[Diary]:
+    assert _contenders is not None
+    return _contenders.run(window, pace)

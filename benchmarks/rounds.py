@@ -4,23 +4,69 @@ from __future__ import annotations
 
 import gc
 import random
+import signal
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
 Samples = dict[str, list[float]]
+Details = dict[str, dict[str, float]]
+
+PATIENCE_SECONDS = 90
+"""How long one contestant may take for one round. Rivals that hang are known."""
 
 
-def interleave(contestants: Mapping[str, Callable[[], float]], rounds: int) -> Samples:
-    """What each contestant measured in each round."""
+def interleave(
+    contestants: Mapping[str, Callable[[], float]],
+    rounds: int,
+    notes: list[str],
+    *,
+    warm: bool = False,
+) -> Samples:
+    """What each contestant measured in each round; the first round is not counted if it is to warm up.
+
+    A contestant that fails is left out, and a note says why; but not the first one, which is ours.
+    """
     samples: Samples = {label: [] for label in contestants}
-    for _ in range(rounds):
-        for label in random.sample(list(contestants), len(contestants)):
+    ours = next(iter(contestants))
+    for turn in range(-1 if warm else 0, rounds):
+        for label in random.sample(list(samples), len(samples)):
             gc.collect()
-            samples[label].append(contestants[label]())
+            try:
+                with patience():
+                    value = contestants[label]()
+            except Exception as error:
+                if label == ours:
+                    raise
+                notes.append(left_out(label, error))
+                del samples[label]
+                continue
+            if turn >= 0:
+                samples[label].append(value)
     return samples
+
+
+def left_out(label: str, error: BaseException) -> str:
+    return f"{label} is left out: {type(error).__name__}: {error}".rstrip(": ")
+
+
+@contextmanager
+def patience(seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+    """Interrupt what takes too long, wherever this thread is blocked."""
+
+    def give_up(*_: object) -> None:
+        raise TimeoutError(f"no end after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def median_us(act: Callable[[], object], times: int) -> float:
@@ -46,14 +92,23 @@ class Table:
     goals: Mapping[str, float] = field(default_factory=dict)
     """Against whom we want to be how many times as good, at the least."""
     notes: list[str] = field(default_factory=list)
+    details: Details = field(default_factory=dict)
+    """What else was measured of each contestant, by the heading of a column."""
+    chart: str = ""
+    """The chart it is shown in, if any: see `report/pictures.py`."""
+    at: float | None = None
+    """Where it stands on the chart's horizontal axis, if it is a curve."""
+
+    @property
+    def ours(self) -> str:
+        return next(iter(self.samples))
 
     def median(self, label: str) -> float:
         return statistics.median(self.samples[label])
 
     def ratios(self, label: str) -> list[float]:
         """Round by round, how many times as good as this contestant the first one was."""
-        ours = next(iter(self.samples.values()))
-        pairs = zip(ours, self.samples[label], strict=True)
+        pairs = zip(self.samples[self.ours], self.samples[label], strict=True)
         if self.better == "higher":
             return [_quotient(mine, other) for mine, other in pairs]
         return [_quotient(other, mine) for mine, other in pairs]

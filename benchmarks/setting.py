@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from benchmarks.rounds import Table
+from benchmarks.turns import Pace
 from tests.servers import RedisServer
 from tests.servers_etcd import EtcdCluster
 from tests.servers_mysql import MysqlServer, make_template
@@ -16,9 +17,15 @@ from tests.servers_postgresql import PostgresqlServer
 from tests.servers_redlock import RedlockSet
 from tests.servers_zookeeper import Ensemble
 
+T = TypeVar("T")
+
 Scenario = Callable[["Setting"], Iterator[Table]]
 
 SCENARIOS: dict[str, Scenario] = {}
+
+
+class Missing(Exception):
+    """A scenario can't run here, for want of something that is nobody's fault."""
 
 
 def scenario(name: str) -> Callable[[Scenario], Scenario]:
@@ -37,12 +44,7 @@ class Setting:
     def __init__(self, *, quick: bool) -> None:
         self.quick = quick
         self._running = ExitStack()
-        self._redis: RedisServer | None = None
-        self._etcd: EtcdCluster | None = None
-        self._redlock: RedlockSet | None = None
-        self._zookeeper: Ensemble | None = None
-        self._mysql: dict[bool, MysqlServer] = {}
-        self._postgresql: dict[bool, PostgresqlServer] = {}
+        self._servers: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         self.folder = Path(
@@ -53,73 +55,80 @@ class Setting:
     def __exit__(self, *_: object) -> None:
         self._running.close()
 
+    def _server(self, name: str, make: Callable[[Path], AbstractContextManager[T]]) -> T:
+        """A private server, started when first needed."""
+        if name not in self._servers:
+            try:
+                self._servers[name] = self._running.enter_context(make(self.folder / name))
+            except Exception as error:
+                raise Missing(f"{name} does not start: {error}") from error
+        server: T = self._servers[name]
+        return server
+
     @property
     def redis(self) -> RedisServer:
-        """A private server, started when first needed."""
-        if self._redis is None:
-            self._redis = self._running.enter_context(RedisServer(self.folder / "redis"))
-        return self._redis
+        return self._server("redis", RedisServer)
 
     @property
     def redlock(self) -> RedlockSet:
-        """Five private servers, started when first needed."""
-        if self._redlock is None:
-            self._redlock = self._running.enter_context(RedlockSet(self.folder / "redlock"))
-        return self._redlock
+        """Five servers."""
+        return self._server("redlock", RedlockSet)
+
+    @property
+    def etcd(self) -> EtcdCluster:
+        """A cluster of three."""
+        return self._server("etcd", EtcdCluster)
+
+    @property
+    def zookeeper(self) -> Ensemble:
+        """An ensemble of three."""
+        return self._server("zookeeper", Ensemble)
 
     def postgresql(self, *, durable: bool) -> PostgresqlServer:
-        """A private server, started when first needed, with and without fsync."""
-        if durable not in self._postgresql:
-            word = "on" if durable else "off"
-            server = PostgresqlServer(
-                self.folder / f"postgresql-{word}",
+        """With and without fsync."""
+        word = "on" if durable else "off"
+        return self._server(
+            f"postgresql-{word}",
+            lambda folder: PostgresqlServer(
+                folder,
                 fsync=word,
                 full_page_writes=word,
                 shared_buffers="128MB",
                 max_wal_size="1GB",
                 track_functions="none",
                 max_connections=200,
-            )
-            self._postgresql[durable] = self._running.enter_context(server)
-        return self._postgresql[durable]
+            ),
+        )
 
     def mysql(self, *, durable: bool) -> MysqlServer:
-        """A private MariaDB, started when first needed, that writes at each commit or not."""
-        if durable not in self._mysql:
+        """A MariaDB that writes at each commit or not."""
+
+        def make(folder: Path) -> MysqlServer:
             template = self.folder / "mysql-template"
             if not template.exists():
                 template.mkdir()
                 make_template(template)
-            self._mysql[durable] = self._running.enter_context(
-                MysqlServer(
-                    self.folder / f"mysql-{durable}",
-                    template / "data",
-                    innodb_flush_log_at_trx_commit=1 if durable else 0,
-                    innodb_doublewrite="ON" if durable else "OFF",
-                    innodb_buffer_pool_size="128M",
-                    innodb_log_file_size="64M",
-                    max_connections=200,
-                )
+            return MysqlServer(
+                folder,
+                template / "data",
+                innodb_flush_log_at_trx_commit=1 if durable else 0,
+                innodb_doublewrite="ON" if durable else "OFF",
+                innodb_buffer_pool_size="128M",
+                innodb_log_file_size="64M",
+                max_connections=200,
             )
-        return self._mysql[durable]
 
-    @property
-    def etcd(self) -> EtcdCluster:
-        """A private cluster of three, started when first needed."""
-        if self._etcd is None:
-            self._etcd = self._running.enter_context(EtcdCluster(self.folder / "etcd"))
-        return self._etcd
-
-    @property
-    def zookeeper(self) -> Ensemble:
-        """A private ensemble of three, started when first needed."""
-        if self._zookeeper is None:
-            self._zookeeper = self._running.enter_context(Ensemble(self.folder / "zookeeper"))
-        return self._zookeeper
+        return self._server(f"mysql-{'on' if durable else 'off'}", make)
 
     @property
     def sqlite_url(self) -> str:
         return f"sqlite:///{self.folder}/locks.db"
+
+    def contests(self, seconds: float) -> Iterator[tuple[Pace, int]]:
+        """How processes compete for a lock: in a hurry and with something to do, few and many."""
+        for size in (8,) if self.quick else (2, 8, 32):
+            for hold in (0.0, 0.001):
+                yield Pace(seconds, hold), size
 
     def rounds(self, thorough: int, quick: int) -> int:
         return quick if self.quick else thorough

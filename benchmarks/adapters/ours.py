@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+from uuid import uuid4
 
 import holdfast
-from benchmarks.adapters.contract import AsyncTurns, Turns
+from benchmarks.adapters.contract import AsyncTurns, Keeper, Turns
 
 
 class Holdfast(Turns):
@@ -15,10 +18,17 @@ class Holdfast(Turns):
     label = "Holdfast"
 
     def __init__(self, url: str, name: str, seat: int = 0, seats: int = 1) -> None:
-        self.client = holdfast.Client(url, ttl=30)
+        self.client = self._client(url)
         self._name = name
         self._held: AbstractContextManager[Any]
-        self.client.lock(f"{name} of {seat}").acquire().release()  # connects
+        self.warm_up()
+
+    def _client(self, url: str) -> holdfast.Client:
+        return holdfast.Client(url, ttl=self.ttl)
+
+    def warm_up(self) -> None:
+        with self.client.lock(f"{self._name}:{uuid4()}"):
+            pass
 
     def acquire(self) -> None:
         self._held = self.client.lock(self._name)
@@ -29,6 +39,11 @@ class Holdfast(Turns):
 
     def close(self) -> None:
         self.client.close()
+
+    @classmethod
+    def crowd(cls, url: str, name: str, taken: Sequence[int], seats: int) -> Sequence[Turns]:
+        first = cls(url, name, taken[0], seats)
+        return [first, *(copy.copy(first) for _ in taken[1:])]
 
 
 class HoldfastReused(Holdfast):
@@ -45,6 +60,17 @@ class HoldfastReused(Holdfast):
 
     def release(self) -> None:
         self._lease.release()
+
+
+class HoldfastSession(Holdfast):
+    """On the database's own locks, which last as long as a connection: no ttl, no fence that lasts."""
+
+    label = "Holdfast, session lock"
+    schemes: ClassVar = {"mysql": "mysql+getlock", "postgresql": "postgresql+advisory"}
+
+    def _client(self, url: str) -> holdfast.Client:
+        scheme, _, rest = url.partition("://")
+        return holdfast.Client(f"{self.schemes[scheme]}://{rest}")
 
 
 class HoldfastMutex(Holdfast):
@@ -88,7 +114,7 @@ class HoldfastTransaction(Holdfast):
 class AsyncHoldfast(AsyncTurns):
     """As the README shows it, with `async with`."""
 
-    label = "Holdfast"
+    label = "Holdfast, asyncio"
 
     def __init__(self, client: holdfast.AsyncClient, name: str) -> None:
         self.client = client
@@ -97,7 +123,11 @@ class AsyncHoldfast(AsyncTurns):
 
     @classmethod
     async def connect(cls, url: str, name: str) -> Self:
-        return cls(holdfast.AsyncClient(url, ttl=30), name)
+        return cls(holdfast.AsyncClient(url, ttl=cls.ttl), name)
+
+    async def warm_up(self) -> None:
+        async with self.client.lock(f"{self._name}:{uuid4()}"):
+            pass
 
     async def acquire(self) -> None:
         self._held = self.client.lock(self._name)
@@ -108,3 +138,25 @@ class AsyncHoldfast(AsyncTurns):
 
     async def close(self) -> None:
         await self.client.close()
+
+    @classmethod
+    async def crowd(cls, url: str, name: str, size: int) -> Sequence[AsyncTurns]:
+        first = await cls.connect(url, name)
+        return [first, *(copy.copy(first) for _ in range(size - 1))]
+
+
+class HoldfastKeeper(Keeper):
+    """One client, whose keeper renews many with one request."""
+
+    label = "Holdfast"
+
+    def __init__(self, url: str, ttl: int) -> None:
+        self._client = holdfast.Client(url, ttl=ttl)
+        self._client.lock("first").acquire().release()  # connects
+        self._leases: list[holdfast.Lease] = []
+
+    def hold(self, names: Sequence[str]) -> None:
+        self._leases = [self._client.lock(name).acquire() for name in names]
+
+    def lost(self) -> int:
+        return sum(lease.state is not holdfast.LeaseState.HELD for lease in self._leases)

@@ -5,58 +5,104 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack
 from typing import Any
 
-import redis.asyncio
-
-import holdfast
-from benchmarks.adapters.raw_redis import RawBatches
-from benchmarks.rounds import Table, interleave
+from benchmarks.adapters.limits.redis_batches import RawBatches
+from benchmarks.rounds import Table, interleave, left_out
 from benchmarks.setting import Setting, scenario
 
 TASKS = 1000
 POOL = 50
-OURS = "Holdfast"
-PEER = f"redis.asyncio Lock, blocking pool of {POOL}"
 
 Turn = Callable[[str], Coroutine[Any, Any, None]]
+Closing = Callable[[], Coroutine[Any, Any, None]]
+Opened = tuple[Turn, Closing]
+"""What a task does, and how to close what it uses."""
+
+
+async def _holdfast(url: str) -> Opened:
+    import holdfast
+
+    client = holdfast.AsyncClient(url)
+
+    async def turn(name: str) -> None:
+        async with client.lock(name):
+            pass
+
+    return turn, client.close
+
+
+async def _redis_py(url: str, pool: int | None = POOL) -> Opened:
+    from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
+
+    connections = (
+        ConnectionPool.from_url(url)
+        if pool is None
+        else BlockingConnectionPool.from_url(url, max_connections=pool)
+    )
+    client = Redis(connection_pool=connections)
+
+    async def turn(name: str) -> None:
+        async with client.lock(name, timeout=30):
+            pass
+
+    async def close() -> None:
+        await client.aclose()
+        await connections.disconnect()
+
+    return turn, close
+
+
+async def _aioredlock(url: str) -> Opened:
+    from aioredlock import Aioredlock
+
+    locks = Aioredlock([url])
+
+    async def turn(name: str) -> None:
+        held = await locks.lock(name, lock_timeout=30)
+        await locks.unlock(held)
+
+    return turn, locks.destroy
+
+
+CONTESTANTS = {
+    "Holdfast": _holdfast,
+    f"redis.asyncio Lock, blocking pool of {POOL}": _redis_py,
+    "aioredlock": _aioredlock,
+}
 
 
 @scenario("fan-out")
 def fan_out(setting: Setting) -> Iterator[Table]:
-    url = setting.redis.url
+    url, notes = setting.redis.url, list[str]()
     names = [f"fan-{n}" for n in range(TASKS)]
-    with asyncio.Runner() as runner:
-        ours = runner.run(_made(lambda: holdfast.AsyncClient(url)))
-        blocking = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=POOL)
-        peer = runner.run(_made(lambda: redis.asyncio.Redis(connection_pool=blocking)))
-        limit = RawBatches(url, names)
-
-        async def our_turn(name: str) -> None:
-            async with ours.lock(name):
-                pass
-
-        async def their_turn(name: str) -> None:
-            async with peer.lock(name, timeout=30):
-                pass
-
-        contestants = {
-            OURS: lambda: runner.run(_all(our_turn, names)),
-            PEER: lambda: runner.run(_all(their_turn, names)),
-            limit.label: lambda: _timed(limit.run),
-        }
-        interleave(contestants, 1)  # warm
-        samples = interleave(contestants, setting.rounds(15, 5))
-        notes = [runner.run(_with_default_pool(url, names))]
-        runner.run(ours.close())
-        runner.run(peer.aclose())
-        limit.close()
+    limit = RawBatches(url, names)
+    with asyncio.Runner() as runner, ExitStack() as opened:
+        opened.callback(limit.close)
+        contestants: dict[str, Callable[[], float]] = {}
+        for label, open_ in CONTESTANTS.items():
+            try:
+                turn, close = runner.run(open_(url))
+            except ImportError as error:
+                notes.append(left_out(label, error))
+                continue
+            opened.callback(_close, runner, close)
+            contestants[label] = _contestant(runner, turn, names)
+        contestants[limit.label] = lambda: _timed(limit.run)
+        samples = interleave(contestants, setting.rounds(15, 5), notes, warm=True)
+        notes.append(runner.run(_with_default_pool(url, names)))
     title = f"Redis, {TASKS:,} tasks on {TASKS:,} names, asyncio"
-    yield Table(title, "pairs per s", "higher", samples, {PEER: 8}, notes)
+    goals = dict.fromkeys(list(CONTESTANTS)[1:], 8.0)
+    yield Table(title, "pairs per s", "higher", samples, goals, notes, chart="fan-out")
 
 
-async def _made(make: Callable[[], Any]) -> Any:
-    return make()
+def _close(runner: asyncio.Runner, close: Closing) -> None:
+    runner.run(close())
+
+
+def _contestant(runner: asyncio.Runner, turn: Turn, names: list[str]) -> Callable[[], float]:
+    return lambda: runner.run(_all(turn, names))
 
 
 async def _all(turn: Turn, names: list[str]) -> float:
@@ -73,15 +119,10 @@ def _timed(act: Callable[[], None]) -> float:
 
 async def _with_default_pool(url: str, names: list[str]) -> str:
     """How redis.asyncio fares when nobody has chosen a pool for it."""
-    client = redis.asyncio.Redis.from_url(url)
-
-    async def turn(name: str) -> None:
-        async with client.lock(name, timeout=30):
-            pass
-
+    turn, close = await _redis_py(url, pool=None)
     outcomes = await asyncio.gather(*(turn(name) for name in names), return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
-    await client.aclose()
+    await close()
     if not errors:
         return f"redis.asyncio Lock with its default pool served all {len(names)} tasks"
     return (

@@ -34,9 +34,8 @@ def guards(setting: Setting) -> Iterator[Table]:
                 "guarded": _transaction(connection, guarded=True),
                 "unguarded": _transaction(connection, guarded=False),
             }
-            samples = interleave(
-                {label: _measured(act, times) for label, act in contestants.items()}, rounds
-            )
+            measured = {label: _measured(act, times) for label, act in contestants.items()}
+            samples = interleave(measured, rounds, [])
         title = f"PostgreSQL transaction, {'durable' if durable else 'fsync off'}"
         yield Table(title, "µs", "lower", samples)
 

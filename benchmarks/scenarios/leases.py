@@ -6,96 +6,134 @@ import gc
 import os
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import psutil
 
 import holdfast
+from benchmarks.adapters.contract import Keeper
+from benchmarks.adapters.ours import HoldfastKeeper
+from benchmarks.adapters.rivals.aioredlock import AioredlockKeeper
+from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLockKeeper
+from benchmarks.adapters.rivals.tooz import ToozKeeper
 from benchmarks.crew import Crew
-from benchmarks.rounds import Table
+from benchmarks.rounds import Details, Samples, Table, left_out
 from benchmarks.setting import Setting, scenario
 
-LEASES = 10_000
 TTL_SECONDS = 30
-OURS = "Holdfast"
+PERIOD_SECONDS = TTL_SECONDS * 2 / 3
+"""In this time everybody renews at least once: python-redis-lock waits the longest."""
+
+RIVALS = (AioredlockKeeper, ToozKeeper, PythonRedisLockKeeper)
+RIVALS_AT_MOST = 10_000
+MEASURED = 3_000
 
 _ENGINES_OWN = ("*/engines/memory.py", "*/core/queue.py")
 """The queues of memory:// live in this process; on other engines they are the server's."""
 
 
+@scenario("leases")
+def leases(setting: Setting) -> Iterator[Table]:
+    """The share of a core that renewing takes, the memory, and how many were lost meanwhile."""
+    if setting.quick:
+        yield _held(setting, 1_000, (HoldfastKeeper, *RIVALS))
+        return
+    for count in (1_000, 10_000, 100_000):
+        rivals = RIVALS if count <= RIVALS_AT_MOST else ()
+        yield _held(setting, count, (HoldfastKeeper, *rivals))
+
+
+def _held(setting: Setting, count: int, keepers: Sequence[type[Keeper]]) -> Table:
+    """All at the same time: what counts is each process's own CPU time, and there is enough for all."""
+    samples: Samples = {}
+    details: Details = {}
+    notes: list[str] = []
+    server = setting.redis
+    with Crew(len(keepers)) as crew:
+        holding = [
+            place
+            for place in range(len(keepers))
+            if _begun(crew, place, keepers, server.url, count, notes)
+        ]
+        pids = [server.pid, *(crew.pid(place) for place in holding)]
+        before = [_cpu(pid) for pid in pids]
+        time.sleep(PERIOD_SECONDS)
+        served, *used = [
+            (_cpu(pid) - earlier) / PERIOD_SECONDS * 100
+            for pid, earlier in zip(pids, before, strict=True)
+        ]
+        for place, share in zip(holding, used, strict=True):
+            label = keepers[place].label
+            samples[label] = [share]
+            crew.begin(place, _look)
+            details[label] = crew.answer(place)
+    notes.append(f"the server used {served:.2g} % of a core for all of them")
+    title = f"Redis, {count:,} leases held and renewed, ttl {TTL_SECONDS} s"
+    return Table(title, "% of a core", "lower", samples, {}, notes, details, "leases", count)
+
+
+def _begun(
+    crew: Crew,
+    place: int,
+    keepers: Sequence[type[Keeper]],
+    url: str,
+    count: int,
+    notes: list[str],
+) -> bool:
+    crew.begin(place, _hold, keepers[place], url, count)
+    try:
+        crew.answer(place)
+    except (RuntimeError, TimeoutError) as error:
+        if place == 0:
+            raise
+        notes.append(left_out(keepers[place].label, error))
+        return False
+    return True
+
+
+def _cpu(pid: int) -> float:
+    return sum(psutil.Process(pid).cpu_times()[:2])
+
+
+# --- what runs in the worker
+
+_keeper: Keeper | None = None
+_grown = 0.0
+
+
+def _hold(keeper: type[Keeper], url: str, count: int) -> None:
+    global _keeper, _grown
+    _keeper = keeper(url, TTL_SECONDS)
+    gc.collect()
+    before = psutil.Process().memory_info().rss
+    _keeper.hold([f"{os.getpid()}:{number}" for number in range(count)])
+    gc.collect()
+    _grown = (psutil.Process().memory_info().rss - before) / count
+
+
+def _look() -> dict[str, float]:
+    assert _keeper is not None
+    return {"lost": _keeper.lost(), "bytes per lease": _grown}
+
+
 @scenario("memory")
 def memory(setting: Setting) -> Iterator[Table]:
+    """What Python's own account says of a held lease: steadier than the size of the process."""
     for engine, url in (("Redis", setting.redis.url), ("memory://", "memory://")):
-        traced, resident = _alone(_traced_bytes, url), _alone(_resident_bytes, url)
-        notes = []
-        if engine == "Redis":
-            notes = [f"the process as a whole grew by {resident:,.0f} bytes per lease"]
-        title = f"{engine}, memory per held lease"
-        yield Table(title, "bytes", "lower", {OURS: [traced]}, notes=notes)
-
-
-def _alone(measure: Callable[[str], float], url: str) -> float:
-    """Measure in a process of its own, which is killed: there is nothing it has to give back."""
-    with Crew(1) as crew:
-        (value,) = crew.call(measure, [(url,)])
-    return float(value)
-
-
-def _hold(url: str, before: Callable[[], None]) -> list[holdfast.Lease]:
-    client = holdfast.Client(url, ttl=TTL_SECONDS)
-    client.lock("first").acquire().release()  # connects
-    gc.collect()
-    before()
-    leases = [client.lock(f"{os.getpid()}:{n}").acquire() for n in range(LEASES)]
-    gc.collect()
-    return leases
+        with Crew(1) as crew:  # killed after it: there is nothing it has to give back
+            (traced,) = crew.call(_traced_bytes, [(url,)])
+        yield Table(f"{engine}, memory per held lease", "bytes", "lower", {"Holdfast": [traced]})
 
 
 def _traced_bytes(url: str) -> float:
-    leases = _hold(url, tracemalloc.start)
+    client = holdfast.Client(url, ttl=TTL_SECONDS)
+    client.lock("first").acquire().release()  # connects
+    gc.collect()
+    tracemalloc.start()
+    leases = [client.lock(f"{os.getpid()}:{number}").acquire() for number in range(MEASURED)]
+    gc.collect()
     ours = [tracemalloc.Filter(False, pattern) for pattern in _ENGINES_OWN]
     snapshot = tracemalloc.take_snapshot().filter_traces(ours)
     tracemalloc.stop()
     assert all(lease.remaining() for lease in leases)
-    return sum(statistic.size for statistic in snapshot.statistics("filename")) / LEASES
-
-
-def _resident_bytes(url: str) -> float:
-    sizes: list[int] = []
-
-    def look() -> None:
-        sizes.append(psutil.Process().memory_info().rss)
-
-    leases = _hold(url, look)
-    look()
-    assert all(lease.remaining() for lease in leases)
-    return (sizes[1] - sizes[0]) / LEASES
-
-
-@scenario("renewing")
-def renewing(setting: Setting) -> Iterator[Table]:
-    if setting.quick:  # it takes two periods of renewal
-        return
-    with Crew(1) as crew:
-        server = psutil.Process(setting.redis.pid)
-        crew.call(_begin_renewing, [(setting.redis.url,)])
-        before = sum(server.cpu_times()[:2])
-        ((share, lost),) = crew.call(_renew_for, [(2 * TTL_SECONDS / 3,)])
-        served = (sum(server.cpu_times()[:2]) - before) / (2 * TTL_SECONDS / 3)
-    notes = [f"{lost} of them were lost", f"the server used {served * 100:.2g} % of a core for it"]
-    title = f"Redis, renewing {LEASES:,} leases, ttl {TTL_SECONDS} s"
-    yield Table(title, "% of a core", "lower", {OURS: [share * 100]}, notes=notes)
-
-
-_held: list[holdfast.Lease] = []
-
-
-def _begin_renewing(url: str) -> None:
-    _held.extend(_hold(url, lambda: None))
-
-
-def _renew_for(seconds: float) -> tuple[float, int]:
-    before = time.process_time()
-    time.sleep(seconds)
-    share = (time.process_time() - before) / seconds
-    return share, sum(lease.state is not holdfast.LeaseState.HELD for lease in _held)
+    return sum(statistic.size for statistic in snapshot.statistics("filename")) / MEASURED

@@ -2,62 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from benchmarks.adapters.contract import Turns
-from benchmarks.adapters.mysql import BareGetLock, BareUpdates, Tooz
-from benchmarks.adapters.ours import Holdfast
-from benchmarks.crew import Crew, Pace, calm
-from benchmarks.rounds import Table, interleave
-from benchmarks.scenarios.redis_pair import measure_pairs
+from benchmarks.adapters.limits.mysql_getlock import GetLock
+from benchmarks.adapters.limits.mysql_updates import MysqlUpdates
+from benchmarks.adapters.ours import Holdfast, HoldfastSession
+from benchmarks.adapters.rivals.tooz import Tooz
+from benchmarks.crew import Crew
+from benchmarks.hand_offs import Contest, measure
+from benchmarks.pairs import measure_pairs
+from benchmarks.rounds import Table
 from benchmarks.setting import Setting, scenario
 
-SIZES = (2, 32)
+PAIR = (Holdfast, MysqlUpdates, GetLock, Tooz)
+SESSION = (HoldfastSession, Tooz, GetLock)
+HAND_OFF = (Holdfast, Tooz, GetLock)
+GOALS = {MysqlUpdates.label: 0.77, Tooz.label: 1.0}
 
 
 @scenario("mysql-pair")
 def mysql_pair(setting: Setting) -> Iterator[Table]:
-    adapters = (Holdfast, BareUpdates, BareGetLock, Tooz)
+    rounds, pairs = setting.rounds(25, 5), setting.rounds(100, 30)
     for durable in (True, False):
-        url = setting.mysql(durable=durable).url
-        rounds, pairs = setting.rounds(25, 5), setting.rounds(100, 30)
-        samples = measure_pairs(adapters, url, rounds=rounds, pairs=pairs)
+        url, notes = setting.mysql(durable=durable).url, list[str]()
+        samples = measure_pairs(PAIR, url, notes, rounds=rounds, pairs=pairs)
         title = f"MariaDB pair, {'durable' if durable else 'not flushed at commit'}"
-        yield Table(title, "µs", "lower", samples, {BareUpdates.label: 0.77, Tooz.label: 1.0})
+        yield Table(title, "µs", "lower", samples, GOALS, notes)
+    url, notes = setting.mysql(durable=False).url, []
+    samples = measure_pairs(SESSION, url, notes, rounds=rounds, pairs=pairs)
+    yield Table("MariaDB pair, session lock", "µs", "lower", samples, {Tooz.label: 2.0}, notes)
 
 
 @scenario("mysql-hand-off")
 def mysql_hand_off(setting: Setting) -> Iterator[Table]:
-    url, seconds = setting.mysql(durable=False).url, setting.seconds(0.5, 0.2)
-
-    def contestant(crew: Crew, adapter: type[Turns], size: int) -> Callable[[], float]:
-        return lambda: crew.compete(adapter, url, f"calm-{size}", size, calm(seconds)).latency_us()
-
-    def busy(crew: Crew, adapter: type[Turns], size: int) -> Callable[[], float]:
-        pace = Pace(seconds)
-        return lambda: crew.compete(adapter, url, f"busy-{size}", size, pace).per_second()
-
-    adapters = (Holdfast, BareGetLock)
-    with Crew(max(SIZES)) as crew:
-        for size in SIZES:
-            throughput = interleave(
-                {adapter.label: busy(crew, adapter, size) for adapter in adapters},
-                setting.rounds(9, 3),
-            )
-            yield Table(f"MariaDB hand-off, {size} processes", "per s", "higher", throughput)
-            latency = interleave(
-                {adapter.label: contestant(crew, adapter, size) for adapter in adapters},
-                setting.rounds(9, 3),
-            )
-            title = f"MariaDB release → next holder, {size} processes"
-            yield Table(title, "µs", "lower", latency)
+    url = setting.mysql(durable=False).url
+    with Crew(32) as crew:
+        for pace, size in setting.contests(setting.seconds(1, 0.5)):
+            contest = Contest("MariaDB", url, HAND_OFF, size, pace)
+            chart = "" if pace.hold else "mysql-hand-off"
+            goals = {Tooz.label: 10.0}
+            yield measure(contest, crew, setting.rounds(5, 2), goals, chart=chart)
 
 
 @scenario("mysql-bloat")
 def mysql_bloat(setting: Setting) -> Iterator[Table]:
-    """How large the table is after many pairs; not a race, but a million takes minutes."""
+    """How large the table is after many pairs on one name."""
     server = setting.mysql(durable=False)
-    pairs = setting.rounds(1_000_000, 10_000)
+    pairs = setting.rounds(100_000, 2_000)
     turns = Holdfast(server.url, "bloat")
     sizes: list[float] = []
     for _ in range(10):

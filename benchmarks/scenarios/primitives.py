@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.adapters.kazoo_ import KazooReadLock, KazooSemaphore
 from benchmarks.adapters.ours import (
     HoldfastMutex,
     HoldfastReader,
@@ -12,8 +11,9 @@ from benchmarks.adapters.ours import (
     HoldfastThree,
     HoldfastTransaction,
 )
+from benchmarks.adapters.rivals.kazoo import KazooReadLock, KazooSemaphore
+from benchmarks.pairs import measure_pairs
 from benchmarks.rounds import Table
-from benchmarks.scenarios.redis_pair import measure_pairs
 from benchmarks.setting import Setting, scenario
 
 KINDS = {
@@ -28,14 +28,18 @@ KINDS = {
 def primitives(setting: Setting) -> Iterator[Table]:
     rounds, pairs = setting.rounds(15, 5), setting.rounds(300, 50)
     for what, adapter in KINDS.items():
+        notes: list[str] = []
         samples = measure_pairs(
-            (adapter, HoldfastMutex), setting.redis.url, rounds=rounds, pairs=pairs
+            (adapter, HoldfastMutex), setting.redis.url, notes, rounds=rounds, pairs=pairs
         )
-        yield Table(f"Redis pair, {what}", "µs", "lower", samples)
+        yield Table(f"Redis pair, {what}", "µs", "lower", samples, notes=notes)
     url = f"zookeeper://{setting.zookeeper.leader().address}"
     for what, ours, theirs in (
         ("a reader", HoldfastReader, KazooReadLock),
         ("a semaphore", HoldfastSemaphore, KazooSemaphore),
     ):
-        samples = measure_pairs((ours, theirs), url, rounds=rounds, pairs=setting.rounds(60, 20))
-        yield Table(f"ZooKeeper pair, {what}", "µs", "lower", samples, {theirs.label: 1.0})
+        notes = []
+        samples = measure_pairs(
+            (ours, theirs), url, notes, rounds=rounds, pairs=setting.rounds(60, 20)
+        )
+        yield Table(f"ZooKeeper pair, {what}", "µs", "lower", samples, {theirs.label: 1.0}, notes)

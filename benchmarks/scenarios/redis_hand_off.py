@@ -2,81 +2,64 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator
 
 from benchmarks.adapters.contract import Turns
-from benchmarks.adapters.ours import Holdfast
-from benchmarks.adapters.raw_redis import Ring, RingAfterRoundTrip, Token
-from benchmarks.adapters.redis_py import RedisPyLockPolling
-from benchmarks.crew import Crew, Pace, Series, calm
+from benchmarks.adapters.limits.redis_ring import Ring, RingAfterRoundTrip
+from benchmarks.adapters.limits.redis_token import Token
+from benchmarks.adapters.ours import AsyncHoldfast, Holdfast
+from benchmarks.adapters.rivals.aioredlock import Aioredlock
+from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
+from benchmarks.adapters.rivals.redis_py import RedisPyLock, RedisPyLockBusy
+from benchmarks.adapters.rivals.redis_py_asyncio import AsyncRedisPyLock
+from benchmarks.adapters.rivals.sherlock import Sherlock
+from benchmarks.adapters.rivals.tooz import Tooz
+from benchmarks.crew import Crew
+from benchmarks.hand_offs import Contest, measure
 from benchmarks.rounds import Table, interleave
 from benchmarks.setting import Setting, scenario
-from tests import counting
-from tests.servers import RedisServer
+from benchmarks.turns import Pace, calm
 
 SIZES = (2, 8, 32)
+SYNC = (Holdfast, PythonRedisLock, RedisPyLockBusy, RedisPyLock, Sherlock, Tooz, Token)
+ASYNC = (AsyncHoldfast, AsyncRedisPyLock, Aioredlock, Token)
+GOALS = {8: {PythonRedisLock.label: 3.0}, 32: {PythonRedisLock.label: 4.5}}
 
 
 @scenario("redis-hand-off")
 def redis_hand_off(setting: Setting) -> Iterator[Table]:
+    server, rounds = setting.redis, setting.rounds(7, 3)
+    empty, held = Pace(setting.seconds(0.5, 0.3)), Pace(setting.seconds(1, 0.5), hold=0.001)
     with Crew(max(SIZES)) as crew:
         for size in SIZES:
-            yield _throughput(setting, crew, size)
-        for size in SIZES[:2]:
-            yield _latency(setting, crew, size)
+            goals = {Token.label: 0.6, **GOALS.get(size, {})}
+            contest = Contest("Redis", server.url, SYNC, size, empty)
+            chart = "redis-hand-off"
+            yield measure(contest, crew, rounds, goals, chart=chart, counted=server)
+        for size in SIZES[1:2] if setting.quick else SIZES:
+            contest = Contest("Redis", server.url, SYNC, size, held)
+            chart = "redis-hand-off-1ms"
+            yield measure(contest, crew, rounds, chart=chart, counted=server)
+        for size in SIZES[2:] if setting.quick else SIZES:
+            contest = Contest("Redis, asyncio,", server.url, ASYNC, size, empty)
+            goals = {Token.label: 0.35} if size == 32 else {}
+            yield measure(contest, crew, rounds, goals, counted=server)
 
 
-def _throughput(setting: Setting, crew: Crew, size: int) -> Table:
-    url, seconds = setting.redis.url, setting.seconds(0.5, 0.15)
-    series: dict[str, list[Series]] = {}
+@scenario("redis-latency")
+def redis_latency(setting: Setting) -> Iterator[Table]:
+    """One by one: from the call of release to the next holder running."""
+    pace = calm(setting.seconds(0.5, 0.15))
 
-    def contestant(adapter: type[Turns]) -> Callable[[], float]:
-        def run() -> float:
-            turns = crew.compete(adapter, url, f"busy-{size}", size, Pace(seconds))
-            series.setdefault(adapter.label, []).append(turns)
-            return turns.per_second()
+    def contestant(adapter: type[Turns], size: int) -> Callable[[], float]:
+        return lambda: crew.compete(adapter, setting.redis.url, "calm", size, pace).latency_us()
 
-        return run
-
-    adapters = (Holdfast, RedisPyLockPolling, Token)
-    contestants = {adapter.label: contestant(adapter) for adapter in adapters}
-    samples = interleave(contestants, setting.rounds(9, 3))
-    fairness = ", ".join(
-        f"{label} {statistics.median(one.fairness() for one in all_):.2f}"
-        for label, all_ in series.items()
-    )
-    goals = {Token.label: 0.6}
-    notes = [f"Jain index: {fairness}", _cost(crew, setting.redis, adapters[:2], size)]
-    title = f"Redis hand-off, {size} processes"
-    return Table(title, "per s", "higher", samples, goals, notes)
-
-
-def _cost(crew: Crew, server: RedisServer, adapters: tuple[type[Turns], ...], size: int) -> str:
-    """Requests per turn, in a run of its own: the server is slower while it is watched."""
-    parts = []
-    for adapter in adapters:
-        crew.connect(adapter, server.url, "counted", size)
-        with counting.requests(server) as requests, counting.commands(server) as commands:
-            turns = len(crew.take_turns(size, Pace(0.1)).turns)
-        sent = sum(count for name, count in requests.items() if name not in _OF_THE_COUNTER)
-        parts.append(
-            f"{adapter.label} {sent / turns:.2f} requests and {commands['publish'] / turns:.2f} pushes"
-        )
-    return "per turn: " + "; ".join(parts)
-
-
-_OF_THE_COUNTER = {"info", "echo", "hello", "client"}
-
-
-def _latency(setting: Setting, crew: Crew, size: int) -> Table:
-    url, seconds = setting.redis.url, setting.seconds(0.5, 0.15)
-
-    def contestant(adapter: type[Turns]) -> Callable[[], float]:
-        return lambda: crew.compete(adapter, url, f"calm-{size}", size, calm(seconds)).latency_us()
-
-    adapters = (Holdfast, RedisPyLockPolling, Token, RingAfterRoundTrip, Ring)
-    contestants = {adapter.label: contestant(adapter) for adapter in adapters}
-    samples = interleave(contestants, setting.rounds(9, 3))
-    title = f"Redis release → next holder, {size} processes"
-    return Table(title, "µs", "lower", samples, {RingAfterRoundTrip.label: 0.5})
+    adapters = (Holdfast, PythonRedisLock, RedisPyLockBusy, Token, RingAfterRoundTrip, Ring)
+    with Crew(8) as crew:
+        for size in (2, 8):
+            notes: list[str] = []
+            contestants = {adapter.label: contestant(adapter, size) for adapter in adapters}
+            samples = interleave(contestants, setting.rounds(9, 3), notes)
+            title = f"Redis release → next holder, {size} processes"
+            goals = {RingAfterRoundTrip.label: 0.5}
+            yield Table(title, "µs", "lower", samples, goals, notes)

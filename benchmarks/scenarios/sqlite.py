@@ -6,71 +6,72 @@ import time
 from collections.abc import Callable, Iterator
 
 from benchmarks.adapters.contract import Turns
-from benchmarks.adapters.files import BareRow, FileLock, Flock
+from benchmarks.adapters.limits.flock import Flock
+from benchmarks.adapters.limits.sqlite_row import BareRow
 from benchmarks.adapters.ours import Holdfast, HoldfastReused
-from benchmarks.crew import Crew, Series, calm, wait_once
+from benchmarks.adapters.rivals.filelock import FileLock
+from benchmarks.adapters.rivals.portalocker import Portalocker
+from benchmarks.adapters.rivals.tooz import Tooz
+from benchmarks.crew import Crew
+from benchmarks.hand_offs import Contest, measure
+from benchmarks.pairs import measure_pairs
 from benchmarks.rounds import Table, interleave
-from benchmarks.scenarios.redis_pair import measure_pairs
 from benchmarks.setting import Setting, scenario
 
-SIZES = (2, 8)
+PAIR = (Holdfast, HoldfastReused, FileLock, Portalocker, Tooz, BareRow, Flock)
+HAND_OFF = (Holdfast, FileLock, Portalocker, Tooz, Flock)
+IDLE = 8
 
 
 @scenario("sqlite-pair")
 def sqlite_pair(setting: Setting) -> Iterator[Table]:
-    rounds, pairs = setting.rounds(25, 7), setting.rounds(500, 200)
-    adapters = (Holdfast, HoldfastReused, FileLock, BareRow)
-    samples = measure_pairs(adapters, setting.sqlite_url, rounds=rounds, pairs=pairs)
+    rounds, pairs, notes = setting.rounds(25, 7), setting.rounds(500, 200), list[str]()
+    samples = measure_pairs(PAIR, setting.sqlite_url, notes, rounds=rounds, pairs=pairs)
     goals = {BareRow.label: 0.6}
-    yield Table("SQLite pair, sync", "µs", "lower", samples, goals)
+    yield Table("SQLite pair, sync", "µs", "lower", samples, goals, notes, chart="sqlite-pair")
 
 
 @scenario("sqlite-hand-off")
 def sqlite_hand_off(setting: Setting) -> Iterator[Table]:
-    with Crew(max(SIZES)) as crew:
-        for size in SIZES:
-            yield from _hand_off(setting, crew, size)
-        yield _idle(setting, crew, max(SIZES))
+    with Crew(32) as crew:
+        for pace, size in setting.contests(setting.seconds(1, 0.5)):
+            contest = Contest("SQLite", setting.sqlite_url, HAND_OFF, size, pace)
+            chart = "sqlite-hand-off" if pace.hold else ""
+            yield measure(contest, crew, setting.rounds(5, 2), chart=chart)
 
 
-def _hand_off(setting: Setting, crew: Crew, size: int) -> Iterator[Table]:
-    url, seconds = setting.sqlite_url, setting.seconds(0.5, 0.25)
-    series: dict[str, list[Series]] = {}
-
-    def contestant(adapter: type[Turns]) -> Callable[[], float]:
-        def run() -> float:
-            turns = crew.compete(adapter, url, f"calm-{size}", size, calm(seconds))
-            series.setdefault(adapter.label, []).append(turns)
-            return turns.per_second()
-
-        return run
-
-    contestants = {adapter.label: contestant(adapter) for adapter in (Holdfast, FileLock, Flock)}
-    samples = interleave(contestants, setting.rounds(9, 3))
-    yield Table(f"SQLite hand-off, {size} processes, 1 ms sections", "per s", "higher", samples)
-    latencies = {label: [one.latency_us() for one in all_] for label, all_ in series.items()}
-    in_order = {label: latencies[label] for label in contestants}
-    yield Table(f"SQLite release → next holder, {size} processes", "µs", "lower", in_order)
-
-
-def _idle(setting: Setting, crew: Crew, size: int) -> Table:
+@scenario("sqlite-idle")
+def sqlite_idle(setting: Setting) -> Iterator[Table]:
     """What it costs to wait, without anything to wait for."""
-    seconds = setting.seconds(5, 1)
+    seconds, notes = setting.seconds(5, 1), list[str]()
 
-    def contestant(adapter: type[Turns]) -> Callable[[], float]:
+    def contestant(crew: Crew, adapter: type[Turns]) -> Callable[[], float]:
         def run() -> float:
-            name = crew.connect(adapter, setting.sqlite_url, "idle", size)
-            holder = adapter(setting.sqlite_url, name)
+            holder = adapter(setting.sqlite_url, "idle")
             holder.acquire()
-            crew.begin(wait_once, [()] * size)
+            for place in range(IDLE):
+                crew.begin(place, _wait_once, adapter, setting.sqlite_url)
             time.sleep(seconds)
             holder.release()
-            used: float = sum(crew.answers(size))
+            used = sum(crew.answer(place) for place in range(IDLE))
             holder.close()
-            return used / seconds * 1e3
+            return float(used) / seconds * 1e3
 
         return run
 
-    contestants = {adapter.label: contestant(adapter) for adapter in (Holdfast, FileLock)}
-    samples = interleave(contestants, setting.rounds(3, 1))
-    return Table(f"SQLite, {size} idle waiters together", "ms of CPU per s", "lower", samples)
+    with Crew(IDLE) as crew:
+        contestants = {one.label: contestant(crew, one) for one in (Holdfast, FileLock)}
+        samples = interleave(contestants, setting.rounds(3, 1), notes)
+    title = f"SQLite, {IDLE} idle waiters together"
+    yield Table(title, "ms of CPU per s", "lower", samples, notes=notes)
+
+
+def _wait_once(adapter: type[Turns], url: str) -> float:
+    """The CPU seconds that it took this process to wait for one turn."""
+    turns = adapter(url, "idle")
+    before = time.process_time()
+    turns.acquire()
+    used = time.process_time() - before
+    turns.release()
+    turns.close()
+    return used

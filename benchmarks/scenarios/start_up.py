@@ -25,11 +25,12 @@ COMMANDS = {
 @scenario("start-up")
 def start_up(setting: Setting) -> Iterator[Table]:
     contestants = {label: _timed(words) for label, words in COMMANDS.items()}
-    interleave(contestants, 1)  # warm: byte code is written
-    samples = interleave(contestants, setting.rounds(15, 3))
+    notes: list[str] = []
+    # Warm: byte code is written.
+    samples = interleave(contestants, setting.rounds(15, 3), notes, warm=True)
     command_line = {label: samples[label] for label in (COMMAND, NOTHING)}
     imports = {label: times for label, times in samples.items() if label != COMMAND}
-    yield Table("Start-up of `import holdfast`", "ms", "lower", imports)
+    yield Table("Start-up of `import holdfast`", "ms", "lower", imports, notes=notes)
     yield Table("Start-up of `holdfast --version`", "ms", "lower", command_line)
 
 

@@ -1,4 +1,4 @@
-"""The limit on etcd: two bare transactions through our own client, with no safety at all."""
+"""etcd: two bare transactions through our own client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.engines.etcd.wire import TXN, created_at, delete, put, txn
 from holdfast.io.blocking import run
 
 
-def _address(url: str) -> str:
+def address_of(url: str) -> str:
     host, port = Url.parse(url).hosts[0]
     return f"{host}:{port}"
 
@@ -41,10 +41,12 @@ class _Pair:
 
 
 class BareTxns(Turns):
+    """Whoever finds the lock taken fails."""
+
     label = "limit: two bare Txns"
 
     def __init__(self, url: str, name: str, seat: int = 0, seats: int = 1) -> None:
-        self._pair = _Pair(BlockingNode(_address(url), None), name)
+        self._pair = _Pair(BlockingNode(address_of(url), None), name)
 
     def acquire(self) -> None:
         run(self._pair.create())
@@ -57,6 +59,8 @@ class BareTxns(Turns):
 
 
 class AsyncBareTxns(AsyncTurns):
+    """The same with asyncio."""
+
     label = "limit: two bare Txns"
 
     def __init__(self, pair: _Pair) -> None:
@@ -64,7 +68,7 @@ class AsyncBareTxns(AsyncTurns):
 
     @classmethod
     async def connect(cls, url: str, name: str) -> Self:
-        return cls(_Pair(AsyncioNode(_address(url), None), name))
+        return cls(_Pair(AsyncioNode(address_of(url), None), name))
 
     async def acquire(self) -> None:
         await self._pair.create()

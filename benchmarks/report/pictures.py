@@ -1,0 +1,84 @@
+"""Which charts there are. A table says in which of them it belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from benchmarks.report.charts import draw_bars, draw_curves
+from benchmarks.rounds import Table
+
+
+class Picture(NamedTuple):
+    """What stands around a chart."""
+
+    title: str
+    axis: str
+    below: str = ""
+    """The horizontal axis, if it is a curve."""
+
+
+PICTURES = {
+    "redis-pair": Picture("Redis: acquire + release, nobody disputes", "µs per pair"),
+    "redis-pair-asyncio": Picture("Redis, asyncio: acquire + release", "µs per pair"),
+    "redis-hand-off": Picture(
+        "Redis: hand-offs, empty sections", "hand-offs per second", "processes"
+    ),
+    "redis-hand-off-1ms": Picture(
+        "Redis: hand-offs, 1 ms sections", "hand-offs per second", "processes"
+    ),
+    "fan-out": Picture("Redis: 1,000 asyncio tasks, each a name of its own", "pairs per second"),
+    "leases": Picture(
+        "Redis: leases held and renewed by one process", "% of a core", "leases, ttl 30 s"
+    ),
+    "growth-waiters": Picture(
+        "Redis: the cost of a hand-off as more wait", "µs per hand-off", "waiters"
+    ),
+    "growth-names-redis": Picture(
+        "Redis: the cost of a pair as more names are held", "µs per pair", "names held"
+    ),
+    "growth-names-sqlite": Picture(
+        "SQLite: the cost of a pair as more names are held", "µs per pair", "names held"
+    ),
+    "redlock-stopped": Picture(
+        "Redlock: acquire + release, five nodes", "µs per pair", "nodes stopped"
+    ),
+    "etcd-hand-off": Picture(
+        "etcd: hand-offs, empty sections", "hand-offs per second", "processes"
+    ),
+    "zookeeper-hand-off": Picture(
+        "ZooKeeper: hand-offs, empty sections", "hand-offs per second", "processes"
+    ),
+    "postgresql-hand-off": Picture(
+        "PostgreSQL: hand-offs, empty sections", "hand-offs per second", "processes"
+    ),
+    "mysql-hand-off": Picture(
+        "MariaDB: hand-offs, empty sections", "hand-offs per second", "processes"
+    ),
+    "sqlite-pair": Picture("SQLite: acquire + release, nobody disputes", "µs per pair"),
+    "sqlite-hand-off": Picture(
+        "SQLite: hand-offs, 1 ms sections", "hand-offs per second", "processes"
+    ),
+}
+
+
+def draw_all(tables: Sequence[Table], *, theme: str = "") -> Iterator[tuple[str, str]]:
+    """Each chart for which something was measured: its name, and the picture."""
+    for name, picture in PICTURES.items():
+        shown = [table for table in tables if table.chart == name]
+        if shown:
+            yield name, _draw(picture, shown, theme)
+
+
+def _draw(picture: Picture, shown: Sequence[Table], theme: str) -> str:
+    best = shown[0].better
+    if not picture.below:
+        (table,) = shown
+        values = {label: table.median(label) for label in table.samples}
+        return draw_bars(picture.title, picture.axis, values, best=best, theme=theme)
+    curves: dict[str, dict[float, float]] = {}
+    for table in shown:
+        assert table.at is not None
+        for label in table.samples:
+            curves.setdefault(label, {})[table.at] = table.median(label)
+    return draw_curves(picture.title, picture.below, picture.axis, curves, best=best, theme=theme)

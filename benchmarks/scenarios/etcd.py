@@ -1,0 +1,43 @@
+"""etcd, three servers: what a pair costs, and how fast a lock changes hands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.adapters.limits.etcd_baton import EtcdBaton
+from benchmarks.adapters.limits.etcd_txns import AsyncBareTxns, BareTxns
+from benchmarks.adapters.ours import AsyncHoldfast, Holdfast
+from benchmarks.adapters.rivals.aetcd import Aetcd
+from benchmarks.adapters.rivals.etcd3gw import Etcd3gw
+from benchmarks.adapters.rivals.tooz import Tooz
+from benchmarks.crew import Crew
+from benchmarks.hand_offs import Contest, measure
+from benchmarks.pairs import measure_async_pairs, measure_pairs
+from benchmarks.rounds import Table
+from benchmarks.setting import Setting, scenario
+
+SYNC = (Holdfast, BareTxns, Etcd3gw, Tooz)
+ASYNC = (AsyncHoldfast, AsyncBareTxns, Aetcd)
+GOALS = {BareTxns.label: 0.88, Etcd3gw.label: 1.7, Tooz.label: 1.7, Aetcd.label: 1.7}
+HAND_OFF = (Holdfast, Aetcd, Etcd3gw, Tooz, EtcdBaton)
+
+
+@scenario("etcd-pair")
+def etcd_pair(setting: Setting) -> Iterator[Table]:
+    rounds, pairs, notes = setting.rounds(25, 5), setting.rounds(40, 20), list[str]()
+    url = setting.etcd.url
+    sync = measure_pairs(SYNC, url, notes, rounds=rounds, pairs=pairs)
+    yield Table("etcd pair, sync", "µs", "lower", sync, GOALS, notes)
+    notes = []
+    asynchronous = measure_async_pairs(ASYNC, url, notes, rounds=rounds, pairs=pairs)
+    yield Table("etcd pair, asyncio", "µs", "lower", asynchronous, GOALS, notes)
+
+
+@scenario("etcd-hand-off")
+def etcd_hand_off(setting: Setting) -> Iterator[Table]:
+    seconds, goals = setting.seconds(2, 0.7), {Aetcd.label: 5.0}
+    with Crew(32) as crew:
+        for pace, size in setting.contests(seconds):
+            contest = Contest("etcd", setting.etcd.url, HAND_OFF, size, pace)
+            chart = "" if pace.hold else "etcd-hand-off"
+            yield measure(contest, crew, setting.rounds(5, 2), goals, chart=chart)

@@ -1,0 +1,100 @@
+"""Growth: what does a hand-off cost as more wait, and a pair as there are more names?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import holdfast
+from benchmarks.adapters.contract import Turns
+from benchmarks.adapters.limits.redis_pair import RawPair
+from benchmarks.adapters.limits.redis_token import Token
+from benchmarks.adapters.limits.sqlite_row import BareRow
+from benchmarks.adapters.ours import Holdfast
+from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
+from benchmarks.adapters.rivals.redis_py import RedisPyLock, RedisPyLockBusy
+from benchmarks.crew import Crew
+from benchmarks.hand_offs import Contest, measure
+from benchmarks.pairs import measure_pairs
+from benchmarks.rounds import Table
+from benchmarks.setting import Setting, scenario
+from benchmarks.turns import Pace
+
+WAITERS = (1, 10, 100, 1_000)
+PROCESSES = 10
+NAMES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+AT_ONCE = 1_000
+TTL_SECONDS = 3_600
+HAND_OFF = (Holdfast, PythonRedisLock, RedisPyLockBusy, Token)
+
+
+@scenario("growth-waiters")
+def growth_waiters(setting: Setting) -> Iterator[Table]:
+    pace = Pace(setting.seconds(2, 1))
+    with Crew(PROCESSES) as crew:
+        for waiters in WAITERS[:3] if setting.quick else WAITERS:
+            size = waiters + 1  # one of them has it
+            each = -(-size // PROCESSES)
+            contest = Contest("Redis", setting.redis.url, HAND_OFF, size, pace, each)
+            found = measure(contest, crew, setting.rounds(3, 1), counted=setting.redis)
+            yield _cost(found, waiters)
+
+
+def _cost(found: Table, waiters: int) -> Table:
+    """The time that one hand-off takes, instead of how many there are in a second."""
+    samples = {
+        label: [1e6 / value if value else float("inf") for value in values]
+        for label, values in found.samples.items()
+    }
+    title = f"Redis hand-off while {waiters:,} wait"
+    return Table(
+        title, "µs", "lower", samples, {}, found.notes, found.details, "growth-waiters", waiters
+    )
+
+
+@scenario("growth-names-redis")
+def growth_names_redis(setting: Setting) -> Iterator[Table]:
+    server = setting.redis
+    server.execute("FLUSHALL")
+    empty = server.info("memory")["used_memory"]
+    for table, names in _names(setting, "Redis", server.url, (Holdfast, RedisPyLock, RawPair)):
+        if names >= 1_000:  # fewer don't stand out
+            per_name = (server.info("memory")["used_memory"] - empty) / names
+            table.notes.append(f"{per_name:,.0f} bytes per name at the server")
+        yield table
+    server.execute("FLUSHALL")
+
+
+@scenario("growth-names-sqlite")
+def growth_names_sqlite(setting: Setting) -> Iterator[Table]:
+    url = f"sqlite:///{setting.folder}/many.db"
+    for table, _ in _names(setting, "SQLite", url, (Holdfast, BareRow)):
+        yield table
+
+
+def _names(
+    setting: Setting, where: str, url: str, adapters: tuple[type[Turns], ...]
+) -> Iterator[tuple[Table, int]]:
+    """A pair on one name, while so many others are held: by a process that is gone, for an hour."""
+    rounds, pairs, held = setting.rounds(9, 5), setting.rounds(300, 100), 0
+    for names in NAMES[:5] if setting.quick else NAMES:
+        with Crew(1) as crew:
+            while held < names:
+                more = min(names, held + 100_000)
+                crew.call(_hold, [(url, held, more)])
+                held = more
+        notes: list[str] = []
+        samples = measure_pairs(adapters, url, notes, rounds=rounds, pairs=pairs)
+        title = f"{where} pair while {names:,} names are held"
+        chart = f"growth-names-{where.lower()}"
+        yield Table(title, "µs", "lower", samples, {}, notes, chart=chart, at=names), names
+
+
+def _hold(url: str, first: int, last: int) -> None:
+    async def together() -> None:
+        client = holdfast.AsyncClient(url, ttl=TTL_SECONDS)
+        for start in range(first, last, AT_ONCE):
+            some = range(start, min(start + AT_ONCE, last))
+            await asyncio.gather(*(client.lock(f"held:{number}").acquire() for number in some))
+
+    asyncio.run(together())

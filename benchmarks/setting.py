@@ -130,6 +130,9 @@ class Setting:
             for hold in (0.0, 0.001):
                 yield Pace(seconds, hold), size
 
+    def unless_quick(self, thing: T) -> T | None:
+        return None if self.quick else thing
+
     def rounds(self, thorough: int, quick: int) -> int:
         return quick if self.quick else thorough
 

@@ -12,9 +12,6 @@ from typing import NamedTuple
 from benchmarks.adapters.contract import AnyTurns, AsyncTurns, Turns
 from benchmarks.series import Window
 
-GRACE_SECONDS = 1.0
-"""How long those who wait when the time is up may go on waiting."""
-
 _AFTER_AN_ERROR_SECONDS = 0.01
 _TO_WARM_UP_SECONDS = 30
 
@@ -25,6 +22,8 @@ class Pace(NamedTuple):
     seconds: float
     hold: float = 0
     rest: float = 0
+    grace: float = 0.5
+    """How long those who wait when the time is up may go on waiting."""
 
 
 def calm(seconds: float) -> Pace:
@@ -98,7 +97,7 @@ class _Threads(Contenders):
     def run(self, window: Window, pace: Pace) -> list[Diary]:
         self._plan = window, pace
         self._begin.set()
-        until = window.end / 1e9 + GRACE_SECONDS
+        until = window.end / 1e9 + pace.grace
         for thread in self._threads:
             thread.join(max(0, until - time.monotonic()))
         return self._diaries
@@ -155,7 +154,7 @@ class _Tasks(Contenders):
             each = (_take(*both, window, pace) for both in zip(self._crowd, diaries, strict=True))
             await asyncio.wait(
                 [asyncio.create_task(one) for one in each],
-                timeout=window.end / 1e9 + GRACE_SECONDS - time.monotonic(),
+                timeout=max(0, window.end / 1e9 + pace.grace - time.monotonic()),
             )
 
         asyncio.run_coroutine_threadsafe(together(), self._loop).result()

@@ -28,22 +28,23 @@ GOALS = {8: {PythonRedisLock.label: 3.0}, 32: {PythonRedisLock.label: 4.5}}
 
 @scenario("redis-hand-off")
 def redis_hand_off(setting: Setting) -> Iterator[Table]:
-    server, rounds = setting.redis, setting.rounds(7, 3)
+    server, rounds = setting.redis, setting.rounds(7, 2)
     empty, held = Pace(setting.seconds(0.5, 0.3)), Pace(setting.seconds(1, 0.5), hold=0.001)
     with Crew(max(SIZES)) as crew:
         for size in SIZES:
             goals = {Token.label: 0.6, **GOALS.get(size, {})}
             contest = Contest("Redis", server.url, SYNC, size, empty)
+            counted = server if size == 8 else setting.unless_quick(server)
             chart = "redis-hand-off"
-            yield measure(contest, crew, rounds, goals, chart=chart, counted=server)
+            yield measure(contest, crew, rounds, goals, chart=chart, counted=counted)
         for size in SIZES[1:2] if setting.quick else SIZES:
             contest = Contest("Redis", server.url, SYNC, size, held)
             chart = "redis-hand-off-1ms"
-            yield measure(contest, crew, rounds, chart=chart, counted=server)
+            yield measure(contest, crew, rounds, chart=chart, counted=setting.unless_quick(server))
         for size in SIZES[2:] if setting.quick else SIZES:
             contest = Contest("Redis, asyncio,", server.url, ASYNC, size, empty)
             goals = {Token.label: 0.35} if size == 32 else {}
-            yield measure(contest, crew, rounds, goals, counted=server)
+            yield measure(contest, crew, rounds, goals, counted=setting.unless_quick(server))
 
 
 @scenario("redis-latency")

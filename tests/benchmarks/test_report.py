@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-from benchmarks.report.charts import draw_bars, draw_curves, spread
+from benchmarks.report.charts import Curves, draw_bars, draw_curves, spread
 from benchmarks.report.results import as_json, disagreements
 from benchmarks.report.svg import Scale
 from benchmarks.rounds import Table
@@ -39,7 +39,11 @@ def test_bars_stand_in_order_and_the_limit_is_a_line_through_them() -> None:
 
 
 def test_curves_are_named_where_they_end_and_leave_out_what_was_not_measured() -> None:
-    curves = {"ours": {2: 10.0, 8: 100.0}, "b": {2: 0.0, 8: 5000.0}, "limit: c": {2: 9000.0}}
+    curves: Curves = {
+        "ours": {2: 10.0, 8: 100.0},
+        "b": {2: 0.0, 8: 5000.0},
+        "limit: c": {2: 9000.0},
+    }
     picture = draw_curves("title", "processes", "per s", curves, best="higher")
     assert {"ours", "b", "limit: c", "2", "8", "processes"} <= set(words(picture))
     lines = {

@@ -76,9 +76,9 @@ class Crew:
     def begin(self, place: int, function: Callable[..., Any], *arguments: Any) -> None:
         self._workers[place][1].send((function, arguments))
 
-    def answer(self, place: int) -> Any:
+    def answer(self, place: int, patience: float = _PATIENCE_SECONDS) -> Any:
         line = self._workers[place][1]
-        if not line.poll(_PATIENCE_SECONDS):
+        if not line.poll(patience):
             raise TimeoutError("a worker does not answer: who holds the lock?")
         fine, answer = line.recv()
         if not fine:

@@ -58,8 +58,6 @@ def measure(
     def contestant(adapter: type[AnyTurns]) -> Callable[[], float]:
         def run() -> float:
             found = contest.run(crew, adapter)
-            if not found.turns:
-                raise RuntimeError(f"nobody had a turn; {_first(found.errors)}")
             series[adapter.label].append(found)
             return found.per_second()
 
@@ -90,7 +88,7 @@ def measure(
 
 
 def _first(errors: Sequence[str]) -> str:
-    return f"{len(errors)} errors, the first: {errors[0]}" if errors else "no errors"
+    return f"{len(errors)} errors, the first: {errors[0]}"
 
 
 def _detailed(series: Sequence[Series]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -45,15 +46,16 @@ class Diary:
         self.errors.append(f"{type(error).__name__}: {error}")
 
 
-class Contenders:
+class Contenders(ABC):
     """Those of one process. Everybody has one turn after the end, so nobody waits for one who left."""
 
+    @abstractmethod
     def run(self, window: Window, pace: Pace) -> list[Diary]:
         """Let them take turns; return some time after the window, whether all are done or not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Give back the connections."""
 
 
 def gather(

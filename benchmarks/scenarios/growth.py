@@ -81,7 +81,7 @@ def _names(
     for names in NAMES[:5] if setting.quick else NAMES:
         with Crew(1) as crew:
             while held < names:
-                more = min(names, held + 100_000)
+                more = min(names, held + 50_000)  # not so many that the crew loses patience
                 crew.call(_hold, [(url, held, more)])
                 held = more
         notes: list[str] = []

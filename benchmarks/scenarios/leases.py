@@ -26,6 +26,7 @@ PERIOD_SECONDS = TTL_SECONDS * 2 / 3
 
 RIVALS = (AioredlockKeeper, ToozKeeper, PythonRedisLockKeeper)
 RIVALS_AT_MOST = 10_000
+_TO_HOLD_SECONDS = 300
 MEASURED = 3_000
 
 _ENGINES_OWN = ("*/engines/memory.py", "*/core/queue.py")
@@ -82,7 +83,7 @@ def _begun(
 ) -> bool:
     crew.begin(place, _hold, keepers[place], url, count)
     try:
-        crew.answer(place)
+        crew.answer(place, _TO_HOLD_SECONDS)
     except (RuntimeError, TimeoutError) as error:
         if place == 0:
             raise

@@ -21,7 +21,8 @@ from benchmarks.setting import Setting, scenario
 from benchmarks.turns import Pace, calm
 
 SIZES = (2, 8, 32)
-SYNC = (Holdfast, PythonRedisLock, RedisPyLockBusy, RedisPyLock, Sherlock, Tooz, Token)
+QUICK = (Holdfast, PythonRedisLock, RedisPyLockBusy, RedisPyLock, Token)
+SYNC = (*QUICK, Sherlock, Tooz)  # which poll as redis-py's Lock does
 ASYNC = (AsyncHoldfast, AsyncRedisPyLock, Aioredlock, Token)
 GOALS = {8: {PythonRedisLock.label: 3.0}, 32: {PythonRedisLock.label: 4.5}}
 
@@ -30,15 +31,16 @@ GOALS = {8: {PythonRedisLock.label: 3.0}, 32: {PythonRedisLock.label: 4.5}}
 def redis_hand_off(setting: Setting) -> Iterator[Table]:
     server, rounds = setting.redis, setting.rounds(7, 2)
     empty, held = Pace(setting.seconds(0.5, 0.3)), Pace(setting.seconds(1, 0.5), hold=0.001)
+    sync = QUICK if setting.quick else SYNC
     with Crew(max(SIZES)) as crew:
         for size in SIZES:
             goals = {Token.label: 0.6, **GOALS.get(size, {})}
-            contest = Contest("Redis", server.url, SYNC, size, empty)
+            contest = Contest("Redis", server.url, sync, size, empty)
             counted = server if size == 8 else setting.unless_quick(server)
             chart = "redis-hand-off"
             yield measure(contest, crew, rounds, goals, chart=chart, counted=counted)
         for size in SIZES[1:2] if setting.quick else SIZES:
-            contest = Contest("Redis", server.url, SYNC, size, held)
+            contest = Contest("Redis", server.url, sync, size, held)
             chart = "redis-hand-off-1ms"
             yield measure(contest, crew, rounds, chart=chart, counted=setting.unless_quick(server))
         for size in SIZES[2:] if setting.quick else SIZES:

@@ -31,7 +31,7 @@ GOALS = {
 }
 GOALS_STOPPED = {Pottery.label: 5.0, RedlockNg.label: 5.0}
 CHART = "redlock-stopped"
-HANGS_SECONDS = 5
+HANGS_SECONDS = 3
 
 
 @scenario("redlock")
@@ -60,7 +60,7 @@ def _stopped(setting: Setting, stopped: int) -> Iterator[Table]:
             pair(turns)  # connects
             with frozen(nodes):
                 first[adapter.label].append(median_us(lambda: pair(turns), 1))
-                value = median_us(lambda: pair(turns), setting.rounds(20, 5))
+                value = median_us(lambda: pair(turns), setting.rounds(20, 3))
             turns.close()
             return value
 

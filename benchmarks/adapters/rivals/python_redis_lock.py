@@ -43,8 +43,9 @@ class PythonRedisLockKeeper(Keeper):
         import redis
 
         self._client = redis.Redis.from_url(url)
+        self._witness = redis.Redis.from_url(url)  # the threads may have used up the other's pool
         self._ttl = ttl
-        self._locks: list[Any] = []
+        self._locks: dict[str, Any] = {}
 
     def hold(self, names: Sequence[str]) -> None:
         import redis_lock
@@ -52,7 +53,10 @@ class PythonRedisLockKeeper(Keeper):
         for name in names:
             lock = redis_lock.Lock(self._client, name, expire=self._ttl, auto_renewal=True)
             assert lock.acquire()
-            self._locks.append(lock)
+            self._locks[name] = lock
 
     def lost(self) -> int:
-        return sum(lock.get_owner_id() != lock.id for lock in self._locks)
+        return sum(
+            self._witness.get(f"lock:{name}") != lock.id.encode()
+            for name, lock in self._locks.items()
+        )

@@ -195,12 +195,13 @@ class BaseClient(Generic[L, K, A, X, E]):
     ) -> K:
         if purpose is not None:
             self._allow(purpose)
+        owner = self._owner if label is None else _owner(label)
         return self._kind(
             self._keeper,
             check_name(name),
             ttl=self._ttl if ttl is None else self.traits.check_ttl(ttl),
             timeout=timeout,
-            owner=(self._owner if label is None else _owner(label))._replace(note=note),
+            owner=owner._replace(note=note) if note else owner,
             reentrant=reentrant,
             on_lost=on_lost,
             guard=guard,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from typing import Any
 
 from holdfast.engines.mysql.schema import script
 from tests.servers import HOST
 from tests.servers_mysql import DATABASE, MysqlServer
-from tests.waiting import eventually
+from tests.waiting import eventually, soon
 
 _OURS = f"FROM information_schema.PROCESSLIST WHERE USER = '{MysqlServer.user}'"
 _LISTENING = "STATE = 'User lock'"
@@ -22,6 +23,20 @@ def connections(server: MysqlServer) -> int:
 def listening(server: MysqlServer) -> list[int]:
     """The connections that sleep until somebody rings."""
     return [id for (id,) in server.execute(f"SELECT ID {_OURS} AND {_LISTENING}")]
+
+
+async def asleep(server: MysqlServer, waiter: asyncio.Future[Any]) -> list[int]:
+    """The same, once there are any, for one who waits.
+
+    Looked for in a thread: the waiter may be a task of this loop, with 2 s for each of its requests.
+    """
+
+    async def look() -> list[int]:
+        if waiter.done():
+            waiter.result()  # it failed: say why
+        return await asyncio.to_thread(listening, server)
+
+    return list(await soon(look, "the listener"))
 
 
 def busy(server: MysqlServer, what: str = "") -> list[tuple[Any, ...]]:

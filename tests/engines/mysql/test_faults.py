@@ -11,7 +11,7 @@ from holdfast.core.ticket import Owner, Place, Ticket
 from holdfast.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, answered, queued
-from tests.engines.mysql.seeing import busy, cut, listening, rows, transactions
+from tests.engines.mysql.seeing import asleep, busy, cut, listening, rows, transactions
 from tests.io.test_fork import in_child
 from tests.servers_mysql import MysqlFactory, MysqlServer
 from tests.waiting import eventually, soon, within
@@ -37,7 +37,7 @@ async def test_a_waiters_connection_is_cut(cell: Cell, server: MysqlServer) -> N
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     await queued(cell, other, 1)
     fence = (await cell.run(lambda: other.inspect(cell.name))).waiters[0].fence
-    (before,) = await soon(lambda: listening(server), "the listener")
+    (before,) = await asleep(server, waiter)
     server.execute(f"KILL CONNECTION {before}")
     await soon(lambda: listening(server) not in ([], [before]), "another listener")
     await cell.run(lease.release)

@@ -8,10 +8,10 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.mysql.seeing import listening, run_script
+from tests.engines.mysql.seeing import asleep, run_script
 from tests.engines.mysql.test_trouble import SECRET, add_user
 from tests.servers_mysql import DATABASE, MysqlServer
-from tests.waiting import soon, within
+from tests.waiting import within
 
 TABLES = ("names", "tickets", "notes", "about", "counters", "sessions")
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -83,7 +83,7 @@ async def test_it_is_made_anew_when_somebody_dropped_it(cell: Cell, server: Mysq
     server.execute("DROP PROCEDURE holdfast_v2_listen")
     lease = await cell.run(client.lock(cell.name, ttl=60).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
-    await soon(lambda: listening(server), "the listener")
+    await asleep(server, waiter)
     await cell.run(lease.release)
     await within(waiter)
 

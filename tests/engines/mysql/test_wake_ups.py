@@ -1,5 +1,6 @@
 """Who waits is woken by the release itself; many who wait need few connections."""
 
+import asyncio
 import threading
 from random import random
 
@@ -7,7 +8,7 @@ import pytest
 
 import holdfast
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.mysql.seeing import connections, cut, listening
+from tests.engines.mysql.seeing import asleep, connections, cut, listening
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import soon, within
 
@@ -23,7 +24,7 @@ async def test_the_release_itself_wakes(
         lease = await cell.run(other.lock(cell.name).acquire)
         waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
         await queued(cell, other, 1)
-        listeners |= set(await soon(lambda: listening(server), "the listener"))
+        listeners |= set(await asleep(server, waiter))
         await cell.run(lease.release)
         heir = await within(waiter)
         assert heir.fence > lease.fence
@@ -36,7 +37,7 @@ async def test_a_bell_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer
     client, other = cell.client(), cell.client()
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
-    (listener,) = await soon(lambda: listening(server), "the listener")
+    (listener,) = await asleep(server, waiter)
     enough = threading.Event()
     rung = 0
 
@@ -74,11 +75,11 @@ async def test_the_connection_that_has_the_latch_is_cut(
     client, other = cell.client(), cell.client()
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
-    before = await soon(lambda: listening(server), "the listener")
+    before = await asleep(server, waiter)
     for _ in range(3):
-        assert cut(server, listeners=False)
+        assert await asyncio.to_thread(cut, server, listeners=False)
         await soon(lambda: connections(server) > 1, "another connection for the latch")
-        await soon(lambda: listening(server) == before, "the same listener to sleep")
+        assert await asleep(server, waiter) == before
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
 

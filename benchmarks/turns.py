@@ -138,7 +138,8 @@ def _sleep(seconds: float) -> None:
 class _Tasks(Contenders):
     def __init__(self, adapter: type[AsyncTurns], url: str, name: str, size: int) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         opened = asyncio.run_coroutine_threadsafe(self._open(adapter, url, name, size), self._loop)
         self._crowd = opened.result()
 
@@ -154,10 +155,12 @@ class _Tasks(Contenders):
 
         async def together() -> None:
             each = (_take(*both, window, pace) for both in zip(self._crowd, diaries, strict=True))
-            await asyncio.wait(
+            _, waiting = await asyncio.wait(
                 [asyncio.create_task(one) for one in each],
                 timeout=max(0, window.end / 1e9 + pace.grace - time.monotonic()),
             )
+            for task in waiting:
+                task.cancel()
 
         asyncio.run_coroutine_threadsafe(together(), self._loop).result()
         return diaries
@@ -169,6 +172,8 @@ class _Tasks(Contenders):
 
         asyncio.run_coroutine_threadsafe(together(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 async def _take(turns: AsyncTurns, diary: Diary, window: Window, pace: Pace) -> None:

@@ -71,14 +71,16 @@ def draw_all(tables: Sequence[Table], *, theme: str = "") -> Iterator[tuple[str,
 
 
 def _draw(picture: Picture, shown: Sequence[Table], theme: str) -> str:
-    best = shown[0].better
-    if not picture.below:
+    best, title = shown[0].better, picture.title
+    if len(shown) == 1:  # a curve of one point is none
         (table,) = shown
+        if picture.below:
+            title += f"; {picture.below}: {table.at:,g}"
         values = {label: table.median(label) for label in table.samples}
-        return draw_bars(picture.title, picture.axis, values, best=best, theme=theme)
+        return draw_bars(title, picture.axis, values, best=best, theme=theme)
     curves: dict[str, dict[float, float]] = {}
     for table in shown:
         assert table.at is not None
         for label in table.samples:
             curves.setdefault(label, {})[table.at] = table.median(label)
-    return draw_curves(picture.title, picture.below, picture.axis, curves, best=best, theme=theme)
+    return draw_curves(title, picture.below, picture.axis, curves, best=best, theme=theme)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import holdfast
 from benchmarks.adapters.contract import Turns
@@ -17,6 +18,7 @@ from benchmarks.crew import Crew
 from benchmarks.hand_offs import Contest, measure
 from benchmarks.pairs import measure_pairs
 from benchmarks.rounds import Table
+from benchmarks.scenarios.redis_pair import one_core
 from benchmarks.setting import Setting, scenario
 from benchmarks.turns import Pace
 
@@ -58,7 +60,8 @@ def growth_names_redis(setting: Setting) -> Iterator[Table]:
     server = setting.redis
     server.execute("FLUSHALL")
     empty = server.info("memory")["used_memory"]
-    for table, names in _names(setting, "Redis", server.url, (Holdfast, RedisPyLock, RawPair)):
+    adapters = (Holdfast, RedisPyLock, RawPair)
+    for table, names in _names(setting, "Redis", server.url, adapters, server.pid):
         if names >= 1_000:  # fewer don't stand out
             per_name = (server.info("memory")["used_memory"] - empty) / names
             table.notes.append(f"{per_name:,.0f} bytes per name at the server")
@@ -74,7 +77,11 @@ def growth_names_sqlite(setting: Setting) -> Iterator[Table]:
 
 
 def _names(
-    setting: Setting, where: str, url: str, adapters: tuple[type[Turns], ...]
+    setting: Setting,
+    where: str,
+    url: str,
+    adapters: tuple[type[Turns], ...],
+    server: int | None = None,
 ) -> Iterator[tuple[Table, int]]:
     """A pair on one name, while so many others are held: by a process that is gone, for an hour."""
     rounds, pairs, held = setting.rounds(9, 5), setting.rounds(300, 100), 0
@@ -85,7 +92,9 @@ def _names(
                 crew.call(_hold, [(url, held, more)])
                 held = more
         notes: list[str] = []
-        samples = measure_pairs(adapters, url, notes, rounds=rounds, pairs=pairs)
+        # Points that are measured one after the other need what is steady from one to the next.
+        with one_core(server) if server else nullcontext():
+            samples = measure_pairs(adapters, url, notes, rounds=rounds, pairs=pairs)
         title = f"{where} pair while {names:,} names are held"
         chart = f"growth-names-{where.lower()}"
         yield Table(title, "µs", "lower", samples, {}, notes, chart=chart, at=names), names

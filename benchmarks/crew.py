@@ -6,6 +6,7 @@ import itertools
 import logging
 import multiprocessing
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -150,7 +151,9 @@ _contenders: Contenders | None = None
 
 def _serve(line: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's business
-    logging.getLogger().addHandler(logging.NullHandler())  # what everybody has to say is not for us
+    # What everybody has to say is not for us; python-redis-lock's threads die by the thousand.
+    logging.getLogger().addHandler(logging.NullHandler())
+    threading.excepthook = lambda _: None
     while True:
         try:
             function, arguments = line.recv()

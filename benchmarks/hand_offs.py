@@ -109,8 +109,7 @@ def _count_requests(contest: Contest, crew: Crew, server: RedisServer, details: 
             continue
         crew.connect(adapter, server.url, "counted", contest.size, each=contest.each)
         with counting.requests(server) as requests, counting.commands(server) as commands:
-            pace = contest.pace._replace(seconds=contest.pace.seconds / 2)
-            series = crew.take_turns(contest.size, pace, each=contest.each)
+            series = crew.take_turns(contest.size, contest.pace, each=contest.each)
         turns = max(1, series.with_late_ones)  # they asked, too
         sent = sum(count for name, count in requests.items() if name not in _OF_THE_COUNTER)
         details[adapter.label] |= {

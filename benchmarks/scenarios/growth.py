@@ -32,7 +32,7 @@ HAND_OFF = (Holdfast, PythonRedisLock, RedisPyLockBusy, Token)
 
 @scenario("growth-waiters")
 def growth_waiters(setting: Setting) -> Iterator[Table]:
-    pace = Pace(setting.seconds(2, 1))
+    pace = Pace(setting.seconds(3, 1), grace=1)  # a thousand take a while to begin
     with Crew(PROCESSES) as crew:
         for waiters in WAITERS[:3:2] if setting.quick else WAITERS:
             size = waiters + 1  # one of them has it

@@ -1,6 +1,7 @@
 """Fixtures that hand out real servers. See servers.py for what one can do to them."""
 
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -46,6 +47,19 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     node.workerinput["shared"] = node.config.stash[SHARED].address
+
+
+LIMITS = ("REQUEST_TIMEOUT", "LEAST_TIMEOUT")
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that are not about how long one request may take: a busy machine stalls for longer."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("holdfast.primitives", "holdfast.client")):
+            for limit in LIMITS:
+                if hasattr(module, limit):
+                    monkeypatch.setattr(module, limit, 10.0)
 
 
 @pytest.fixture(scope="session")

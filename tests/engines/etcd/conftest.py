@@ -14,3 +14,8 @@ def grpc_proxy() -> Iterator[Callable[[int], TcpProxy]]:
     """Put a proxy that knows gRPC in front of a port: `grpc_proxy(member.port)`."""
     with ExitStack() as running:
         yield lambda port: running.enter_context(TcpProxy(port, grpc_replies))
+
+
+@pytest.fixture(autouse=True)
+def _patient(patient: None) -> None:
+    pass

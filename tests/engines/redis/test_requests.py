@@ -120,6 +120,7 @@ async def test_joining_and_renewing_cost_the_same_whoever_waits(server: RedisSer
             await crowd.join(1)
             await crowd.engine.renew(crowd.tickets[-1:], timeout=30)
             await crowd.engine.inspect(crowd.name, limit=0, timeout=30)
+        del seen["pexpire"]  # which is done now and then only
         figures.append(seen)
         await crowd.engine.close()
     assert figures[0] == figures[1]

@@ -33,3 +33,8 @@ def witness() -> Iterator[Callable[[Ensemble], Witness]]:
     """Somebody else's client: `witness(ensemble)`."""
     with ExitStack() as running:
         yield lambda ensemble: running.enter_context(Witness(ensemble))
+
+
+@pytest.fixture(autouse=True)
+def _patient(patient: None) -> None:
+    pass

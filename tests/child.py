@@ -12,6 +12,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,17 @@ class Session:
                 lock = self._client.lock(name, ttl=ttl, on_lost=told)
         self._lease = await self._await(lambda: lock.acquire(timeout))
         return self._facts()
+
+    async def do_wait(self, name: str, ttl: float) -> Any:
+        """As `acquire`, with an answer before that: when this process has heard that its ticket waits."""
+
+        def announce() -> None:
+            while not self._client._keeper._wheel:
+                time.sleep(0.005)
+            print(json.dumps("waits"), flush=True)
+
+        threading.Thread(target=announce, daemon=True).start()
+        return await self.do_acquire(name, ttl)
 
     async def do_campaign(self, name: str, value: str, ttl: float) -> Any:
         election = self._client.election(name, value, ttl=ttl)

@@ -76,8 +76,7 @@ async def test_a_waiter_that_was_stopped_for_long_joins_again(cell: Cell) -> Non
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     with Child(cell.face, cell.url) as waiter:
-        waiter.send("acquire", name=cell.name, ttl=TTL)
-        await queued(cell, client, 1)
+        assert waiter.call("wait", name=cell.name, ttl=TTL) == "waits"
         waiter.stop()
         try:
             behind = cell.actor().start(lambda: client.lock(cell.name).acquire())

@@ -50,8 +50,7 @@ async def test_a_waiter_that_was_stopped_for_longer_than_a_listener_is_patient(c
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     with Child(cell.face, cell.url) as waiter:
-        waiter.send("acquire", name=cell.name, ttl=1)
-        await queued(cell, client, 1)
+        assert waiter.call("wait", name=cell.name, ttl=1) == "waits"
         waiter.stop()
         await asyncio.sleep(7)  # time itself is under test
         waiter.go_on()

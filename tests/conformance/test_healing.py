@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,8 @@ import pytest
 import holdfast
 from holdfast.guards import AsyncFencedFile, FencedFile
 from holdfast.guards.stamp import Claim
-from tests.conformance.cells import Cell
-from tests.waiting import soon
+from tests.conformance.cells import Cell, queued
+from tests.waiting import PATIENCE, soon, within
 
 AHEAD = 10**12
 """As if the engine's clock had been eleven days ahead, before it was set back and its memory lost."""
@@ -51,6 +53,41 @@ async def test_the_lock_is_taken_again_above_it(cell: Cell, tmp_path: Path) -> N
     following = await cell.run(other.lock(cell.name, guard=guard).try_acquire)
     assert following.fence > lease.fence, "it goes on from there"
     await cell.run(following.release)
+
+
+class Hesitant:
+    """A guard that lets one wait for a word before it looks."""
+
+    def __init__(self, guard: Any) -> None:
+        self._guard = guard
+        self.go_on = threading.Event()
+
+    def raise_fence(self, lease: Any) -> None:
+        self.go_on.wait(PATIENCE)
+        self._guard.raise_fence(lease)
+
+
+class AsyncHesitant(Hesitant):
+    async def raise_fence(self, lease: Any) -> None:  # type: ignore[override]
+        await asyncio.to_thread(self.go_on.wait, PATIENCE)
+        await self._guard.raise_fence(lease)
+
+
+async def test_somebody_is_there_first(cell: Cell, tmp_path: Path) -> None:
+    """It has to be given back before it is taken again, and those who wait come first."""
+    cell.needs("lifting")
+    cell.needs("fifo")
+    client, other = cell.client(), cell.client()
+    await seen_before(cell, client, tmp_path)
+    kind = Hesitant if cell.face == "sync" else AsyncHesitant
+    guard = kind(guard_of(cell, tmp_path))
+    attempt = cell.actor().start(client.lock(cell.name, guard=guard).try_acquire)
+    await soon(lambda: client._keeper._mine, "the lock to be held")
+    waiter = cell.actor().start(other.lock(cell.name).acquire)
+    await queued(cell, other, 1)
+    guard.go_on.set()
+    assert await within(attempt) is None
+    assert (await within(waiter)).fence > 0
 
 
 async def test_an_engine_that_numbers_by_itself_says_so(cell: Cell, tmp_path: Path) -> None:

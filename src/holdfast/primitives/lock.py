@@ -268,6 +268,8 @@ class Lock(BaseLock[Lease]):
             if kept is None:
                 return None
             return self._barred(self._watched(Lease(self._keeper, kept)), 0.0, undo)
+        except LockTimeout:  # it had to be taken again, and somebody was there first
+            return None
         except BaseException:
             undo_all(undo)
             raise
@@ -327,7 +329,10 @@ class AsyncLock(BaseLock[AsyncLease]):
     async def try_acquire(self) -> AsyncLease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
         kept = await self._obtain(0.0, [], waits=False)
-        return None if kept is None else await self._barred(self._lease(kept), 0.0)
+        try:
+            return None if kept is None else await self._barred(self._lease(kept), 0.0)
+        except LockTimeout:  # it had to be taken again, and somebody was there first
+            return None
 
     async def _barred(self, lease: AsyncLease, timeout: float | _Default | None) -> AsyncLease:
         if self._wants_barrier(lease):

@@ -74,6 +74,7 @@ async def connected(cell: Cell, client: Any) -> None:
     """Have the client connect and the nodes vote, so that what follows is what a test is about."""
     lease = await cell.run(lambda: client.lock(f"{cell.name}:before").acquire())
     await cell.run(lease.release)
+    await cell.run(lambda: client.inspect(cell.name))  # which waits for all of them
 
 
 async def renewed(cell: Cell, lease: Any) -> None:

@@ -116,8 +116,9 @@ class Many:
         groups: dict[Node, list[int]] = {}
         failures: list[Broken] = []
         for index in indexes:
+            tag = tag_of(tickets[index].name)
             try:
-                node = await self._topology.node(tag_of(tickets[index].name), timeout)
+                node = self._topology.known(tag) or await self._topology.node(tag, timeout)
             except Unserved as error:
                 failures.append(error)
             except Broken as error:

@@ -17,6 +17,8 @@ _pack: Callable[[Command], bytes] = cast(Any, hiredis.pack_command)
 
 def pack(commands: list[Command]) -> bytes:
     """Several commands as the bytes of one write."""
+    if len(commands) == 1:
+        return _pack(commands[0])
     return b"".join([_pack(command) for command in commands])
 
 

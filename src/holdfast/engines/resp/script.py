@@ -6,7 +6,7 @@ from hashlib import sha1
 
 from holdfast.core.errors import EngineError
 from holdfast.core.ticket import Ticket
-from holdfast.engines.resp.packing import bulks
+from holdfast.engines.resp.packing import bulks, pack
 
 
 class Script:
@@ -20,7 +20,7 @@ class Script:
 
     def call(self, keys: tuple[str, ...], *words: str | bytes) -> bytes:
         """The bytes that call it."""
-        return self.begin(keys, len(words)) + bulks(*words)
+        return pack([("EVALSHA", self.sha, str(len(keys)), *keys, *words)])
 
     def begin(self, keys: tuple[str, ...], count: int) -> bytes:
         """The same, as far as the keys, if so many words follow: for those who pack them by themselves."""

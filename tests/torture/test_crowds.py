@@ -71,3 +71,19 @@ def test_a_crowd_does_not_cost_a_lease_with_a_shorter_ttl(stage: Stage) -> None:
     stage.run(3 * INTERVAL)
     assert lost == []
     assert stage.seen("short").holders
+
+
+def test_one_that_is_about_to_end_does_not_cut_short_what_renews_the_others(stage: Stage) -> None:
+    home = stage.process("p")
+
+    async def scene() -> None:
+        leases = [await stage.lock(home, "a", TTL, name=name).acquire() for name in ("x", "y")]
+        now = home.io.now()
+        leases[0]._kept.deadline = now + 0.001
+        _, _, patience, pressing = home.keeper._survey(now)
+        assert patience >= 0.05, "an answer takes a while"
+        assert pressing == [leases[0]._kept], "it is told of its end all the same"
+        await leases[1].release()
+
+    stage.start(home, scene())
+    stage.run()

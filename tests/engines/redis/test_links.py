@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 import time
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ from holdfast.core.ticket import Owner, Place, Ticket
 from holdfast.engines.contract import Engine
 from holdfast.engines.redis.scripts import SCRIPTS
 from holdfast.engines.registry import open_engine
+from holdfast.engines.resp.blocking import BlockingLink
 from holdfast.engines.resp.wire import Login, greeting
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO
@@ -154,3 +156,32 @@ def test_the_greeting_is_as_short_as_can_be() -> None:
     assert full[2] == ("SELECT", "4")
     assert len(full) == 3 + len(SCRIPTS)
     assert "p" not in repr(Login("u", "p"))
+
+
+def test_what_does_not_fit_into_the_socket_at_once_is_sent_all_the_same() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(30)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        payload = bytes(range(256)) * 4096
+        received: list[bytes] = []
+
+        def receive() -> None:
+            while sum(map(len, received)) < len(payload):
+                received.append(theirs.recv(65_536))
+
+        receiver = threading.Thread(target=receive, daemon=True)
+        receiver.start()
+        BlockingLink(ours).send(payload)
+        receiver.join(30)
+        assert b"".join(received) == payload
+
+
+def test_nothing_has_come_after_all() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(30)
+        link = BlockingLink(ours)
+        assert link.read() == []
+        theirs.sendall(b"+PONG\r\n")
+        assert link.read() == [b"PONG"]

@@ -117,7 +117,7 @@ class Many:
         failures: list[Broken] = []
         for index in indexes:
             tag = tag_of(tickets[index].name)
-            try:
+            try:  # at hand for almost all, and there may be thousands: no coroutine for each
                 node = self._topology.known(tag) or await self._topology.node(tag, timeout)
             except Unserved as error:
                 failures.append(error)

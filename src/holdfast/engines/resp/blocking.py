@@ -223,7 +223,12 @@ class BlockingLink(Link):
 
     def _receive(self, *, ready: bool = False) -> None:
         if ready and self._plain:
-            data = os.read(self._socket.fileno(), _PIECE)
+            try:
+                data = os.read(self._socket.fileno(), _PIECE)
+            except (
+                BlockingIOError
+            ):  # what had come was not for us, the system finds: a broken packet
+                return
         else:
             data = self._socket.recv(_PIECE)
         if not data:

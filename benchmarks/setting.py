@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -15,7 +15,7 @@ from tests.servers_etcd import EtcdCluster
 from tests.servers_mysql import MysqlServer, make_template
 from tests.servers_postgresql import PostgresqlServer
 from tests.servers_redlock import RedlockSet
-from tests.servers_zookeeper import Ensemble
+from tests.servers_zookeeper import Ensemble, SingleServer
 
 T = TypeVar("T")
 
@@ -76,13 +76,30 @@ class Setting:
 
     @property
     def etcd(self) -> EtcdCluster:
-        """A cluster of three."""
-        return self._server("etcd", EtcdCluster)
+        """A cluster of one."""
+        return self._server("etcd", lambda folder: EtcdCluster(folder, size=1))
 
     @property
-    def zookeeper(self) -> Ensemble:
+    def etcds(self) -> EtcdCluster:
+        """A cluster of three."""
+        return self._server("etcds", EtcdCluster)
+
+    def etcd_of_each_size(
+        self, goals: Mapping[str, float]
+    ) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+        """Titles, URLs and goals: those are about one node, and three is what people run."""
+        yield "etcd", self.etcd.url, goals
+        if not self.quick:
+            yield "etcd, three nodes,", self.etcds.url, {}
+
+    @property
+    def zookeeper(self) -> SingleServer:
+        return self._server("zookeeper", SingleServer)
+
+    @property
+    def zookeepers(self) -> Ensemble:
         """An ensemble of three."""
-        return self._server("zookeeper", Ensemble)
+        return self._server("zookeepers", Ensemble)
 
     def postgresql(self, *, durable: bool) -> PostgresqlServer:
         """With and without fsync."""

@@ -122,7 +122,7 @@ class Session:
         """As `acquire`, with an answer before that: when this process has heard that its ticket waits."""
 
         def announce() -> None:
-            while not self._client._keeper._wheel:
+            while self._client._keeper.idle:
                 time.sleep(0.005)
             print(json.dumps("waits"), flush=True)
 

@@ -1,6 +1,7 @@
 """Fixtures that hand out real servers. See servers.py for what one can do to them."""
 
 import gc
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -39,6 +40,9 @@ SHARED = pytest.StashKey[SharedServers]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What a shell runs in the background ignores these, and so would all that it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
         config.stash[SHARED] = SharedServers()
         config.add_cleanup(config.stash[SHARED].close)

@@ -39,10 +39,12 @@ def free_port() -> int:
     """Find a port nobody listens on, below those the kernel hands to outgoing connections.
 
     A server that is down for a moment has to find its port free again: out of that range, no
-    client's end of a connection can have taken it meanwhile.
+    client's end of a connection can have taken it meanwhile. Nor is it one that another worker of
+    this run may be about to take.
     """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw6").removeprefix("gw")) % 7
     while True:
-        port = random.randrange(10_000, 32_000)
+        port = 10_000 + 3_000 * worker + random.randrange(3_000)
         with socket.socket() as probe:
             try:
                 probe.bind((HOST, port))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -145,6 +146,8 @@ class EtcdCluster(ServerSet):
         for _ in range(5):  # somebody else may have been quicker to a port
             for member in self.members:
                 member.choose_ports()
+                # What an attempt before this one has written there names the ports of then.
+                shutil.rmtree(member.folder / "data", ignore_errors=True)
             for member in self.members:
                 member.cluster = ",".join(each.peer for each in self.members)
                 member.launch()

@@ -78,6 +78,7 @@ class PostgresqlServer(Server):
             "full_page_writes": "off",
             "max_connections": 150,
             "shared_buffers": "16MB",
+            "dynamic_shared_memory_type": "mmap",  # in its folder: one that is killed cleans up nothing
             "wal_level": "replica",
             "max_wal_size": "64MB",
             "min_wal_size": "32MB",

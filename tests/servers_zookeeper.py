@@ -1,4 +1,4 @@
-"""ZooKeeper ensembles of three for tests: Debian's package, small heaps, quick settings.
+"""ZooKeeper for tests: Debian's package, small heaps, quick settings; ensembles of three, and one alone.
 
 Each node is a `Server` that can be stopped, killed and frozen on its own; see servers.py.
 """
@@ -32,6 +32,15 @@ JAVA = (
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.4lw.commands.whitelist=*",
 )
+SETTINGS: dict[str, Setting] = {
+    "tickTime": 200,
+    "initLimit": 50,
+    "syncLimit": 25,
+    "minSessionTimeout": 400,
+    "maxSessionTimeout": 900_000,
+    "maxClientCnxns": 0,
+    "preAllocSize": 256,
+}
 
 
 class ZooKeeperServer(Server):
@@ -132,6 +141,26 @@ class ZooKeeperServer(Server):
         }
 
 
+class SingleServer(ZooKeeperServer):
+    """One that is no part of an ensemble. Unlike those, it flushes what it writes."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, 1)
+        self.properties = ["-Dzookeeper.forceSync=yes"]  # the last word counts
+        self.port = 0  # nobody has to know it before it is started
+
+    def command(self) -> list[str]:
+        self.settings = {**SETTINGS, "clientPort": self.port, "dataDir": self.folder / "data"}
+        return super().command()
+
+    def ready(self) -> bool:
+        return self.role() == "standalone"
+
+    @property
+    def url(self) -> str:
+        return f"zookeeper://{self.address}"
+
+
 class Ensemble(ServerSet):
     """Three nodes that elect a leader. Empty containers are removed every `tidy` seconds."""
 
@@ -141,16 +170,7 @@ class Ensemble(ServerSet):
         super().__init__(folder)
         self.tls = tls
         self.tidy = tidy
-        self.settings: dict[str, Setting] = {
-            "tickTime": 200,
-            "initLimit": 50,
-            "syncLimit": 25,
-            "minSessionTimeout": 400,
-            "maxSessionTimeout": 900_000,
-            "maxClientCnxns": 0,
-            "preAllocSize": 256,
-            **settings,
-        }
+        self.settings: dict[str, Setting] = {**SETTINGS, **settings}
         self.nodes: list[ZooKeeperServer] = []
 
     def _start(self, running: ExitStack) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Self
 from uuid import uuid4
 
 import pytest
@@ -27,18 +28,33 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 class Company:
-    """Some processes that do the same."""
+    """Some processes that do the same. None of them outlives the block, whatever happens in it."""
 
     def __init__(self, count: int, deed: str, url: str, name: str, folder: Path) -> None:
         words = [sys.executable, "-m", "tests.company", deed, url, name, str(folder)]
         self.processes = [subprocess.Popen(words, cwd=ROOT) for _ in range(count)]
         self._folder = folder
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    @property
+    def at_work(self) -> bool:
+        return any(process.poll() is None for process in self.processes)
+
     def journal(self) -> list[list[str]]:
         """What they did, in order of time: the process, then the words."""
         path = self._folder / "journal"
         lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
         return [words for _, *words in sorted(lines, key=lambda words: int(words[0]))]
+
+    def beginners(self) -> list[int]:
+        return [int(pid) for pid, what, _ in self.journal() if what == "begins"]
 
     def wait(self) -> list[int]:
         return [process.wait(timeout=120) for process in self.processes]
@@ -54,12 +70,23 @@ def overlaps(journal: list[list[str]]) -> list[dict[str, int]]:
     return seen
 
 
+@contextmanager
+def gathered(
+    processes: int, callers: int, deed: str, url: str, name: str, folder: Path
+) -> Iterator[Company]:
+    """A company that sets to work when all its callers are there."""
+    with (
+        holdfast.Client(url) as client,
+        client.lock(name) as lease,
+        Company(processes, deed, url, name, folder) as company,
+    ):
+        eventually(lambda: client.inspect(name).waiting == callers, "all to join", 120)
+        lease.release()
+        yield company
+
+
 def test_a_semaphore_of_three_and_eight_processes(url: str, tmp_path: Path) -> None:
-    name = uuid4().hex
-    with holdfast.Client(url) as client:
-        with client.lock(name):  # until all are there
-            company = Company(8, "semaphore", url, name, tmp_path)
-            eventually(lambda: client.inspect(name).waiting == 8, "all to join", 120)
+    with gathered(8, 8, "semaphore", url, uuid4().hex, tmp_path) as company:
         assert company.wait() == [0] * 8
     counts = [moment["permit"] for moment in overlaps(company.journal())]
     assert max(counts) == 3, "never four, and all permits are used"
@@ -67,11 +94,7 @@ def test_a_semaphore_of_three_and_eight_processes(url: str, tmp_path: Path) -> N
 
 
 def test_readers_overlap_and_writers_do_not(url: str, tmp_path: Path) -> None:
-    name = uuid4().hex
-    with holdfast.Client(url) as client:
-        with client.lock(name):
-            company = Company(4, "readers", url, name, tmp_path)
-            eventually(lambda: client.inspect(name).waiting == 4, "all to join", 120)
+    with gathered(4, 4, "readers", url, uuid4().hex, tmp_path) as company:
         assert company.wait() == [0] * 4
     seen = overlaps(company.journal())
     assert max(moment.get("read", 0) for moment in seen) > 1, "readers share"
@@ -93,31 +116,29 @@ def test_readers_overlap_and_writers_do_not(url: str, tmp_path: Path) -> None:
 )
 def test_two_names_in_two_orders(url: str, policy: str, tmp_path: Path) -> None:
     name = f"{uuid4().hex}:{policy}"
-    company = Company(3, "transact", url, name, tmp_path)
-    assert company.wait() == [0] * 3
+    with Company(3, "transact", url, name, tmp_path) as company:
+        assert company.wait() == [0] * 3
     seen = overlaps(company.journal())
     assert max(moment["both"] for moment in seen) == 1
     assert len(seen) == 3 * 4 * 2
 
 
 def test_once_with_fifty_callers_some_of_whom_are_killed(url: str, tmp_path: Path) -> None:
-    name = uuid4().hex
     with closing(sqlite3.connect(tmp_path / "storage.db")) as storage:
         storage.execute("PRAGMA journal_mode = WAL")
         storage.execute("CREATE TABLE charges (fence INTEGER)")
         SqlGuard().create(storage)
         storage.commit()
-        with holdfast.Client(url) as client:
-            with client.lock(name):
-                company = Company(5, "once", url, name, tmp_path)
-                eventually(lambda: client.inspect(name).waiting == 50, "all to join", 120)
-            for _ in range(3):
-                begun = len(company.journal())
-                eventually(lambda: len(company.journal()) > begun, "one to begin")  # noqa: B023
-                doing = [int(pid) for pid, what, _ in company.journal() if what == "begins"]
-                victim = next(one for one in company.processes if one.pid == doing[-1])
-                if victim.poll() is None and random.random() < 0.9:
-                    victim.kill()
+        with gathered(5, 50, "once", url, uuid4().hex, tmp_path) as company:
+            for count in range(3):
+                eventually(
+                    lambda: len(company.beginners()) > count or not company.at_work,  # noqa: B023 - at once
+                    "one more to begin, or all to be done",
+                    120,
+                )
+                for process in company.processes:
+                    if process.pid in company.beginners()[:3]:
+                        process.kill()
             company.wait()
         charges = storage.execute("SELECT fence FROM charges").fetchall()
     assert len(charges) == 1, "the side effect is there exactly once"

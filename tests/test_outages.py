@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.waiting import soon, within
 Outage = Callable[[], AbstractContextManager[None]]
 
 
+ENGINES = ["sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql"]
 PLACES = [(engine, face) for engine in ("sqlite", "redis", "redlock") for face in FACES]
 # Servers that take long to start, and are started for each of these tests: so only one face has them.
 PLACES += [("etcd", "async"), ("zookeeper", "sync"), ("postgresql", "async"), ("mysql", "sync")]
@@ -185,6 +187,35 @@ async def test_waiting_through_an_outage(cell: Cell, fragile: tuple[str, Outage]
         await asyncio.sleep(0.5)  # some of its requests fail meanwhile
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
+
+
+@contextmanager
+def many_signals() -> Iterator[None]:
+    """Interrupt whatever this thread waits for, twenty times a second; after 30 s for good."""
+    hung = time.monotonic() + 30
+
+    def handle(*_: object) -> None:
+        assert time.monotonic() < hung, "it hung"
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    "place", [(engine, "sync") for engine in ENGINES], ids="-".join, indirect=True
+)
+def test_a_program_that_handles_signals_all_the_time(fragile: tuple[str, Outage]) -> None:
+    """After each of them Python waits again: for as long as is left, not as if nothing had been."""
+    url, gone = fragile
+    with holdfast.Client(url) as client:
+        client.names()  # connected, and everything created
+        with gone(), many_signals(), pytest.raises(holdfast.EngineError):
+            client.lock("x").acquire(timeout=0.3)
 
 
 async def _free(cell: Cell, client: Any) -> bool:

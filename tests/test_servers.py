@@ -1,5 +1,7 @@
 """The servers that other tests rely on do what they say."""
 
+import itertools
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,18 @@ import psutil
 import pytest
 import redis
 
-from tests.servers import HOST, VALKEY, ClusterSet, RedisFactory, RedisServer, SentinelSet, connect
+from tests import servers_etcd
+from tests.servers import (
+    HOST,
+    VALKEY,
+    ClusterSet,
+    RedisFactory,
+    RedisServer,
+    SentinelSet,
+    connect,
+    free_port,
+)
+from tests.servers_etcd import EtcdCluster
 from tests.waiting import eventually
 
 
@@ -142,3 +155,16 @@ def alive(pid: int) -> bool:
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="no-such-setting"):
         RedisServer(tmp_path, no_such_setting="1").start()
+
+
+def test_an_etcd_cluster_begins_anew_if_somebody_was_quicker_to_a_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server((HOST, 0)) as quicker:
+        # The last port of the last member: the others have written down where to find it by then.
+        first = [*(free_port() for _ in range(8)), quicker.getsockname()[1]]
+        ports = itertools.chain(first, iter(free_port, None))
+        monkeypatch.setattr(servers_etcd, "free_port", lambda: next(ports))
+        with EtcdCluster(tmp_path) as cluster:
+            assert quicker.getsockname()[1] not in [one.metrics_port for one in cluster.members]
+            cluster.ctl("put", "k", "v")

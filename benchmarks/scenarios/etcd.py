@@ -1,4 +1,4 @@
-"""etcd, three servers: what a pair costs, and how fast a lock changes hands."""
+"""etcd, one node and three: what a pair costs, and how fast a lock changes hands."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ HAND_OFF = (Holdfast, Aetcd, Etcd3gw, Tooz, EtcdBaton)
 
 @scenario("etcd-pair")
 def etcd_pair(setting: Setting) -> Iterator[Table]:
-    rounds, pairs, notes = setting.rounds(25, 5), setting.rounds(40, 20), list[str]()
-    url = setting.etcd.url
-    sync = measure_pairs(SYNC, url, notes, rounds=rounds, pairs=pairs)
-    yield Table("etcd pair, sync", "µs", "lower", sync, GOALS, notes)
-    notes = []
-    asynchronous = measure_async_pairs(ASYNC, url, notes, rounds=rounds, pairs=pairs)
-    yield Table("etcd pair, asyncio", "µs", "lower", asynchronous, GOALS, notes)
+    rounds, pairs = setting.rounds(25, 5), setting.rounds(40, 20)
+    for where, url, goals in setting.etcd_of_each_size(GOALS):
+        notes: list[str] = []
+        sync = measure_pairs(SYNC, url, notes, rounds=rounds, pairs=pairs)
+        yield Table(f"{where} pair, sync", "µs", "lower", sync, goals, notes)
+        notes = []
+        asynchronous = measure_async_pairs(ASYNC, url, notes, rounds=rounds, pairs=pairs)
+        yield Table(f"{where} pair, asyncio", "µs", "lower", asynchronous, goals, notes)
 
 
 @scenario("etcd-hand-off")
 def etcd_hand_off(setting: Setting) -> Iterator[Table]:
-    seconds, goals = setting.seconds(2, 0.7), {Aetcd.label: 5.0}
+    rounds, seconds = setting.rounds(5, 2), setting.seconds(2, 0.7)
     with Crew(32) as crew:
-        for pace, size in setting.contests(seconds):
-            contest = Contest("etcd", setting.etcd.url, HAND_OFF, size, pace)
-            chart = "" if pace.hold else "etcd-hand-off"
-            yield measure(contest, crew, setting.rounds(5, 2), goals, chart=chart)
+        for where, url, goals in setting.etcd_of_each_size({Aetcd.label: 5.0}):
+            for pace, size in setting.contests(seconds):
+                contest = Contest(where, url, HAND_OFF, size, pace)
+                chart = "etcd-hand-off" if goals and not pace.hold else ""
+                yield measure(contest, crew, rounds, goals, chart=chart)

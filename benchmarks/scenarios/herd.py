@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.adapters.contract import AnyTurns
 from benchmarks.adapters.limits.redis_token import Token
@@ -25,7 +25,7 @@ EACH = 50
 
 REDIS = (Holdfast, AsyncHoldfast, PythonRedisLock, RedisPyLock, AsyncRedisPyLock, Token)
 ETCD = (Holdfast, AsyncHoldfast, Aetcd)
-ZOOKEEPER = (Holdfast, KazooLock, ZooKeeperBaton)
+ZOOKEEPER = (Holdfast, AsyncHoldfast, KazooLock, ZooKeeperBaton)
 
 
 @scenario("redis-herd")
@@ -36,14 +36,18 @@ def redis_herd(setting: Setting) -> Iterator[Table]:
 
 @scenario("etcd-herd")
 def etcd_herd(setting: Setting) -> Iterator[Table]:
-    contest = _herd("etcd", setting.etcd.url, ETCD, setting.seconds(8, 3))
-    yield _measured(setting, contest, {Aetcd.label: 6.0})
+    for where, url, goals in setting.etcd_of_each_size({Aetcd.label: 6.0}):
+        yield _measured(setting, _herd(where, url, ETCD, setting.seconds(8, 3)), goals)
 
 
 @scenario("zookeeper-herd")
 def zookeeper_herd(setting: Setting) -> Iterator[Table]:
-    contest = _herd("ZooKeeper", setting.zookeeper.url, ZOOKEEPER, setting.seconds(8, 3))
+    seconds = setting.seconds(8, 3)
+    contest = _herd("ZooKeeper", setting.zookeeper.url, ZOOKEEPER, seconds)
     yield _measured(setting, contest, {KazooLock.label: 2.0})
+    if not setting.quick:
+        contest = _herd("ZooKeeper of three", setting.zookeepers.url, ZOOKEEPER, seconds)
+        yield _measured(setting, contest, {})
 
 
 def _herd(where: str, url: str, adapters: Sequence[type[AnyTurns]], seconds: float) -> Contest:
@@ -53,7 +57,7 @@ def _herd(where: str, url: str, adapters: Sequence[type[AnyTurns]], seconds: flo
 def _measured(
     setting: Setting,
     contest: Contest,
-    goals: dict[str, float],
+    goals: Mapping[str, float],
     counted: RedisServer | None = None,
 ) -> Table:
     with Crew(WAITERS // EACH) as crew:

@@ -33,7 +33,7 @@ def primitives(setting: Setting) -> Iterator[Table]:
             (adapter, HoldfastMutex), setting.redis.url, notes, rounds=rounds, pairs=pairs
         )
         yield Table(f"Redis pair, {what}", "µs", "lower", samples, notes=notes)
-    url = f"zookeeper://{setting.zookeeper.leader().address}"
+    url = setting.zookeeper.url
     for what, ours, theirs in (
         ("a reader", HoldfastReader, KazooReadLock),
         ("a semaphore", HoldfastSemaphore, KazooSemaphore),

@@ -59,13 +59,13 @@ def test_redis_freezes(
 ) -> None:
     server = redis_server()
     sqlite_cli.environment["HOLDFAST_URL"] = server.url
-    started = start_subject(sqlite_cli, name, tmp_path, "--ttl", "4", "--grace", "0.5", deaf=ROLES)
+    started = start_subject(sqlite_cli, name, tmp_path, "--ttl", "6", "--grace", "1.5", deaf=ROLES)
     family = started.family()
     server.freeze()
     frozen_at = now()
     assert sorted([started.line(), started.line()]) == TERMINATED
     eventually(lambda: gone(family[1:]), "the command's end", PATIENTLY)
-    assert subject.last_beat(tmp_path) < frozen_at + 4
+    assert subject.last_beat(tmp_path) < frozen_at + 6
     server.thaw()
     assert started.wait() == 119
     assert "the lease could not be renewed and is about to end" in started.errors()
@@ -75,7 +75,7 @@ def test_redis_freezes(
 
 @pytest.mark.slow
 def test_the_file_is_locked_by_someone_else(sqlite_cli: Cli, tmp_path: Path) -> None:
-    started = start_subject(sqlite_cli, "x", tmp_path, "--ttl", "4", "--grace", "0.5", deaf=ROLES)
+    started = start_subject(sqlite_cli, "x", tmp_path, "--ttl", "6", "--grace", "1.5", deaf=ROLES)
     family = started.family()
     other = apsw.Connection(sqlite_cli.url.removeprefix("sqlite:///"))
     other.set_busy_timeout(10_000)
@@ -83,7 +83,7 @@ def test_the_file_is_locked_by_someone_else(sqlite_cli: Cli, tmp_path: Path) -> 
     locked_at = now()
     assert sorted([started.line(), started.line()]) == TERMINATED
     eventually(lambda: gone(family[1:]), "the command's end", PATIENTLY)
-    assert subject.last_beat(tmp_path) < locked_at + 4
+    assert subject.last_beat(tmp_path) < locked_at + 6
     other.execute("ROLLBACK")
     assert started.wait() == 119
     assert "the lease could not be renewed and is about to end" in started.errors()

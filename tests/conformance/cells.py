@@ -19,6 +19,7 @@ import pytest
 
 import holdfast
 from holdfast.io.blocking import run
+from holdfast.primitives.kept import Kept
 from tests.waiting import soon
 
 ENGINES = (
@@ -178,10 +179,15 @@ async def answered(client: Any, count: int) -> None:
     the connection ends then, the call fails: nobody has joined a queue that survives it.
     """
 
-    def kept() -> int:
-        return sum(len(wheel) for wheel in list(client._keeper._wheel.values()))
+    await soon(lambda: len(kept_by(client)) >= count, f"{count} answers")
 
-    await soon(lambda: kept() >= count, f"{count} answers")
+
+def kept_by(client: Any) -> list[Kept]:
+    """The tickets that a client renews."""
+    keeper = client._keeper
+    with keeper._mutex:
+        wheels = [keeper._fresh, *keeper._wheel.values()]
+        return [kept for wheel in wheels for kept in wheel.values()]
 
 
 OpenCell = Callable[[str], Cell]

@@ -114,7 +114,7 @@ async def test_a_forked_child_is_refused_and_the_parent_unharmed(cell: Cell) -> 
     if not client.traits.shared:
         pytest.skip("trait shared=False: a child process can't meet this engine")
     with Child(cell.face, cell.url) as parent:
-        held = parent.call("acquire", name=cell.name, **lasting(client, 2))
+        held = parent.call("acquire", name=cell.name, **lasting(client, 10))
         for seen in parent.call("fork"):
             assert "HoldfastError" in seen
             assert "can't be used in its child" in seen

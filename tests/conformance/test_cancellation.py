@@ -77,7 +77,7 @@ async def test_cancelled_at_every_await(async_cell: Cell, operation: Any) -> Non
         if attempt.reached:
             assert isinstance(outcome, asyncio.CancelledError), outcome
         await soon(lambda: _left_alone(other, cell.name, holder), f"a clean queue after await {k}")
-        assert client._keeper._wheel == {}
+        assert client._keeper.idle
         await client.close()
         await soon(lambda: asyncio.all_tasks() <= before | other_tasks(other), "no task left")
         if not attempt.reached:
@@ -163,7 +163,7 @@ async def test_every_primitive_is_cancelled_at_every_await(
         else:
             assert outcome is None
         await soon(nothing_left, f"nothing to be left after await {k}")
-        await soon(lambda: not client._keeper._wheel, f"nothing to be kept after await {k}")  # noqa: B023
+        await soon(lambda: client._keeper.idle, f"nothing to be kept after await {k}")  # noqa: B023 - at once
         await client.close()
         if not attempt.reached:
             break
@@ -188,7 +188,7 @@ async def test_cancelled_while_being_granted(async_cell: Cell) -> None:
             await waiter.result().release()
         lease = await asyncio.wait_for(other.lock(cell.name).acquire(), 10)
         await lease.release()
-    assert client._keeper._wheel == {}
+    assert client._keeper.idle
 
 
 async def test_interrupted_while_waiting(sync_cell: Cell) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from tests.conformance.cells import Cell, lasting, queued
+from tests.conformance.cells import Cell, kept_by, lasting, queued
 from tests.waiting import soon, within
 
 
@@ -60,8 +60,7 @@ async def test_it_begins_anew_if_one_is_lost_while_another_is_waited_for(cell: C
     assert await cell.run(lambda: other.break_lock(first))
 
     def noticed() -> bool:
-        wheels = list(client._keeper._wheel.values())
-        return all(kept.ticket.name != first for wheel in wheels for kept in list(wheel.values()))
+        return all(kept.ticket.name != first for kept in kept_by(client))
 
     await soon(noticed, "the loss to be noticed")
     between = await cell.run(other.lock(first).acquire)

@@ -102,10 +102,10 @@ async def test_waiting_tickets_are_renewed(cell: Cell) -> None:
     cell.needs("numbered")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=30).acquire())
-    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=1.5).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=2.5).acquire())
     await queued(cell, client, 1)
     fence = (await cell.run(lambda: client.inspect(cell.name))).waiters[0].fence
-    await asyncio.sleep(3.0)  # twice its ttl: time itself is under test
+    await asyncio.sleep(3.5)  # longer than its ttl: time itself is under test
     seen = await cell.run(lambda: client.inspect(cell.name))
     assert [one.fence for one in seen.waiters] == [fence], "it kept its place"
     await cell.run(lease.release)
@@ -119,7 +119,9 @@ async def test_a_dead_waiter_delays_the_next_by_no_more_than_its_ttl(cell: Cell)
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     with Child(cell.face, cell.url) as ghost:
-        ghost.send("acquire", name=cell.name, ttl=1.5)
+        ghost.send(
+            "acquire", name=cell.name, ttl=3
+        )  # alive when the lock is released, on a busy machine, too
         await queued(cell, client, 1)
         # The one behind has a long ttl: it must not take its own renewals to notice.
         heir = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -158,3 +159,27 @@ def test_it_belongs_to_the_loop_in_which_it_was_first_used() -> None:
 def test_it_needs_a_loop() -> None:
     with pytest.raises(RuntimeError, match="no running event loop"):
         AsyncioIO().verify()
+
+
+async def test_what_is_spawned_does_not_begin_before_its_spawner_goes_on(io: AsyncioIO) -> None:
+    """Whatever the program has made of its tasks: who spawns may hold what the other one needs."""
+    begun: list[str] = []
+
+    def eager(loop: Any, coroutine: Any, **_: Any) -> Any:
+        """As `asyncio.eager_task_factory` does for a coroutine that never suspends, from Python 3.12 on."""
+        done = loop.create_future()
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            done.set_result(None)
+        return done
+
+    async def begin() -> None:
+        begun.append("it")
+
+    asyncio.get_running_loop().set_task_factory(eager)
+    task = io.spawn(begin(), "test")
+    asyncio.get_running_loop().set_task_factory(None)
+    assert begun == []
+    await task.join()
+    assert begun == ["it"]

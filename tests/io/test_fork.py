@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import threading
 import warnings
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+import holdfast
+from holdfast.core.ticket import Standing
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO
 from holdfast.io.process import Origin
+from tests.waiting import PATIENCE
 
 
 def in_child(act: Callable[[], str]) -> str:
@@ -86,3 +95,66 @@ def test_whether_this_is_still_the_same_process() -> None:
     assert origin.here
     assert in_child(lambda: str(origin.here)) == "False"
     origin.verify()
+
+
+def test_the_parents_lease_is_not_given_back_by_the_child(tmp_path: Path) -> None:
+    with holdfast.Client(f"sqlite:///{tmp_path}/locks.db") as client:
+        lock = client.lock("x")
+        lease = lock.__enter__()
+
+        def leave_the_block() -> str:
+            try:
+                lock.__exit__(None, None, None)
+            finally:
+                end_of_threads()
+            return "allowed"
+
+        def look_too_late() -> str:
+            lease._kept.deadline = -math.inf
+            lost = lease.lost.is_set()
+            end_of_threads()
+            return str(lost)
+
+        assert in_child(leave_the_block).startswith("HoldfastError")
+        assert in_child(look_too_late) == "True"
+        lease.renew()
+        lock.__exit__(None, None, None)
+
+
+def test_a_child_that_was_forked_in_the_middle_of_a_request_does_not_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a signal handler: both go on with the answer, but the lease is the parent's."""
+    client, parent = holdfast.Client("memory://forked"), os.getpid()
+    enter = client._engine.enter
+    read, write = os.pipe()
+
+    async def forked_meanwhile(*args: Any, **options: Any) -> Standing:
+        standing = await enter(*args, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the test runner may have threads
+            os.fork()
+        return standing
+
+    monkeypatch.setattr(client._engine, "enter", forked_meanwhile)
+    try:
+        client.lock("x").acquire()  # and not released, for that would be refused as well
+        said = "it had the lock"
+    except holdfast.HoldfastError as error:
+        said = str(error)
+    if os.getpid() != parent:
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        assert "can't be used in its child" in pipe.read()
+    os.wait()
+    assert said == "it had the lock"
+    client.close()
+
+
+def end_of_threads() -> None:
+    """Wait for what was begun in the background."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(PATIENCE)

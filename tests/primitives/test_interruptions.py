@@ -1,10 +1,12 @@
-"""Ctrl-C at every step: nothing stays behind, wherever a blocking program is interrupted."""
+"""Signals at every step: nothing stays behind or hangs, wherever a blocking program is interrupted."""
 
 from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -23,14 +25,19 @@ PACKAGE = str(Path(holdfast.__file__).parent)
 BEYOND_US = {("return", "__enter__")}
 
 
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
 class InterruptAt:
-    """Raises KeyboardInterrupt at the k-th step of Holdfast's own code that this thread takes.
+    """Runs a signal's handler at the k-th step of Holdfast's own code that this thread takes.
 
     A step is the beginning or the end of a call: there Python looks whether a signal has come.
     """
 
-    def __init__(self, k: int) -> None:
+    def __init__(self, k: int, handler: Callable[[], None] = ctrl_c) -> None:
         self._left = k
+        self._handler = handler
         self.where: str | None = None
 
     def __call__(self, act: Callable[[], Any]) -> None:
@@ -54,7 +61,8 @@ class InterruptAt:
             if self._left < 0:
                 self.where = f"{event} of {code.co_qualname}, line {frame.f_lineno}"
                 sys.settrace(None)
-                raise KeyboardInterrupt
+                self._handler()
+                return None
         return self._trace
 
 
@@ -98,12 +106,51 @@ def test_interrupted_at_every_step(url: str, operation: Any, held: bool) -> None
                 return [one.fence for one in seen.holders] == fences and not seen.waiting
 
             eventually(as_before, f"a clean queue after {interrupt.where}", timeout=5)
-            eventually(lambda: not client._keeper._wheel, "nothing to be kept")
+            eventually(lambda: client._keeper.idle, "nothing to be kept")
             if interrupt.where is None:
                 break
         assert k > 30, "this was to be a long list of steps"
         if holder is None:
             use(client, name)  # and it still works
+
+
+@pytest.mark.parametrize(("operation", "held"), [(use, False), (wait_in_vain, True)])
+def test_a_signal_handler_uses_the_client_at_every_step(
+    url: str, operation: Any, held: bool
+) -> None:
+    """Where one thing has to end before another begins it is refused, but it does not wait for itself."""
+    name = f"handled:{uuid4().hex}"
+    with holdfast.Client(url) as other, holdfast.Client(url) as client:
+        holder = other.lock(name).acquire() if held else None
+        client.names()
+
+        def handle() -> None:
+            with suppress(holdfast.EngineError):
+                use(client, f"{name}:too")
+
+        for k in count():
+            interrupt = InterruptAt(k, handle)
+            interrupt(lambda: operation(client, name))
+            # What a handler releases in the middle of something is forgotten a moment later.
+            eventually(lambda: client._keeper.idle, f"nothing to be kept after {interrupt.where}")
+            assert not other.inspect(f"{name}:too").holders
+            if interrupt.where is None:
+                break
+        assert k > 30, "this was to be a long list of steps"
+        if holder is not None:
+            holder.release()
+
+
+def test_a_finalizer_releases_a_lease_while_all_of_them_are_gone_through(url: str) -> None:
+    """As when garbage is collected in the keeper's own thread: it is forgotten when that has ended."""
+    with holdfast.Client(url) as client:
+        leases = [client.lock(f"{number}:{uuid4().hex}", ttl=5).acquire() for number in range(3)]
+        keeper, held = client._keeper, {lease.id: lease for lease in leases}
+        with keeper._mutex:
+            for these in (keeper._fresh, *keeper._wheel.values()):
+                for kept in these.values():
+                    held[kept.ticket.id].release()
+        eventually(lambda: keeper.idle, "all to be forgotten")
 
 
 def test_a_with_block_may_be_left_in_another_thread(url: str) -> None:
@@ -117,3 +164,19 @@ def test_a_with_block_may_be_left_in_another_thread(url: str) -> None:
             assert not client.inspect(lock.name).holders
         with pytest.raises(RuntimeError, match="never entered"):
             lock.__exit__(None, None, None)
+
+
+def test_a_lock_ends_with_its_last_reference() -> None:
+    """Not when garbage is collected, which may be never: it gives up what an interrupted block held."""
+    with holdfast.Client(f"memory://{uuid4().hex}") as client:
+        made: list[Callable[[], Any]] = [
+            lambda: client.lock("x"),
+            lambda: client.semaphore("x", 2),
+            client.rwlock("x").read,
+        ]
+        for make in made:
+            with (lock := make()):
+                pass
+            reference = weakref.ref(lock)
+            del lock
+            assert reference() is None

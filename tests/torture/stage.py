@@ -113,7 +113,6 @@ class Stage:
     def nothing_left(self) -> bool:
         """Whether nothing is kept, cleaned up, parked or running in any process."""
         return not any(
-            home.io.tasks or home.keeper._wheel or home.keeper._mine or home.keeper.sweeper
-            or home.engine.parked
+            home.io.tasks or not home.keeper.idle or home.keeper.sweeper or home.engine.parked
             for home in self.homes
-        )  # fmt: skip
+        )

@@ -87,3 +87,39 @@ def test_one_that_is_about_to_end_does_not_cut_short_what_renews_the_others(stag
 
     stage.start(home, scene())
     stage.run()
+
+
+def test_one_whose_answer_took_long_is_renewed_before_those_that_asked_later(stage: Stage) -> None:
+    """While the keeper sleeps, answers come in another order than their requests were sent."""
+    home = stage.process("p")
+    stage.network.reply = lambda what: 0.8 if what == "enter slow" else None
+    lost: list[AsyncLease] = []
+
+    async def hold(label: str, ttl: float) -> None:
+        await stage.lock(home, label, ttl, name=label, on_lost=lost.append).acquire()
+        await home.io.sleep(2 * INTERVAL)
+
+    stage.start(home, hold("long", TTL))  # the keeper sleeps until this is due
+    stage.at(INTERVAL - 0.9, lambda: stage.start(home, hold("slow", 1.0)))
+    stage.at(INTERVAL - 0.2, lambda: stage.start(home, hold("quick", 1.0)))
+    stage.run(INTERVAL + 2)
+    assert lost == []
+    assert stage.seen("slow").holders
+
+
+def test_one_that_renews_by_itself_does_not_hold_up_those_beside_it(stage: Stage) -> None:
+    home, sent = stage.process("p"), renewals(stage)
+    stage.network.reply = lambda what: 0.9 if what == "renew a b" else None
+
+    async def scene() -> None:
+        locks = [stage.lock(home, label, 3.0, name=label) for label in "ab"]
+        first, _ = [await lock.acquire() for lock in locks]
+        await home.io.sleep(1.5 - stage.now)  # the keeper waits for an answer since about 1.0
+        await first.renew()
+        await home.io.sleep(2.0)
+
+    stage.start(home, scene())
+    stage.run(3.0)
+    batch, own, following = sent[:3]
+    assert own - batch > 0.4
+    assert following - batch < 1.1, "the other one is due, as a third of its ttl has passed"

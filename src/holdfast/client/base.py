@@ -71,7 +71,8 @@ class BaseClient(Generic[L, K, A, X, E]):
         self._io = io
         self._owner = _owner(label)
         self._engine = _open(default_url() if url is None else url, io)
-        self._ttl = self.traits.default_ttl if ttl is None else self.traits.check_ttl(ttl)
+        self._check_ttl = self.traits.check_ttl
+        self._ttl = self.traits.default_ttl if ttl is None else self._check_ttl(ttl)
         self._keeper = Keeper(self._engine, io)
         self._purpose = purpose
         self._allow(purpose)
@@ -199,13 +200,13 @@ class BaseClient(Generic[L, K, A, X, E]):
         return self._kind(
             self._keeper,
             check_name(name),
-            ttl=self._ttl if ttl is None else self.traits.check_ttl(ttl),
-            timeout=timeout,
-            owner=owner._replace(note=note) if note else owner,
-            reentrant=reentrant,
-            on_lost=on_lost,
-            guard=guard,
-            share=share,
+            self._ttl if ttl is None else self._check_ttl(ttl),
+            timeout,
+            owner._replace(note=note) if note else owner,
+            reentrant,
+            on_lost,
+            guard,
+            share,
         )
 
     def _rwlock(self, name: str, guard: Any, *options: Any) -> ReadWriteLock[K]:

@@ -17,7 +17,8 @@ MARGIN = 0.002
 
 def check_ttl(ttl: float) -> float:
     """The ttl as a float, or an error that says what a ttl must be."""
-    ttl = _number("ttl", ttl)
+    if type(ttl) is not float:
+        ttl = _number("ttl", ttl)
     if not MIN_TTL <= ttl <= MAX_TTL:
         raise ValueError(
             f"ttl must be between {MIN_TTL} and {MAX_TTL:.0f} seconds, not {ttl}: "

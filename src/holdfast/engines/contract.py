@@ -30,6 +30,11 @@ NO_SHARING = (
     "sqlite://, redis://, etcd://, zookeeper://, postgresql:// or mysql://"
 )
 
+REENTERED = (
+    "a signal handler or a finalizer asked for a lock in the middle of another request of the same "
+    "thread: let it set a flag, and ask outside of it"
+)
+
 Guarantee = Literal["efficiency", "correctness"]
 
 
@@ -75,7 +80,7 @@ class Traits(NamedTuple):
 
     def check_ttl(self, ttl: float) -> float:
         """The ttl as a float, or an error that says what a ttl must be; not every engine has one."""
-        if not self.expiring:
+        if self.heartbeat is not None:
             raise Unsupported(
                 "locks of this engine last as long as their connection, so there is no ttl: leave it "
                 "out, or use postgresql:// or mysql://, whose leases expire"

@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from holdfast.core.errors import EngineError
 from holdfast.core.names import matches
 from holdfast.core.queue import TicketQueue
 from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from holdfast.core.url import Url
-from holdfast.engines.contract import Engine, Traits
+from holdfast.engines.contract import REENTERED, Engine, Traits
 from holdfast.io.contract import IO, Event
 
 T = TypeVar("T")
@@ -20,12 +21,15 @@ class MemoryStore:
     """What a server would hold: queues by name, and whom to wake."""
 
     def __init__(self) -> None:
-        self._mutex = threading.Lock()
+        # Re-entrant, so that who has it already can be refused, and does not wait for itself.
+        self._mutex = threading.RLock()
         self._queues: dict[str, TicketQueue] = {}
         self.parked: dict[str, Event] = {}
 
     def on(self, name: str, act: Callable[[TicketQueue], T]) -> T:
         """Act on one queue, then wake those whom this admitted."""
+        if self._mutex._is_owned():  # type: ignore[attr-defined]
+            raise EngineError(REENTERED, outcome="not applied", name=name)
         with self._mutex:
             queue = self._queues.setdefault(name, TicketQueue(name))
             result = act(queue)

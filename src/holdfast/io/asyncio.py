@@ -46,7 +46,9 @@ class _Event:
 
 class _Task:
     def __init__(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        self._task = asyncio.create_task(coroutine, name=name)
+        # Not by `create_task`: an eager task factory would begin it here and now, and whoever spawns may
+        # hold a mutex that it needs.
+        self._task = asyncio.Task(coroutine, loop=asyncio.get_running_loop(), name=name)
 
     async def join(self) -> None:
         if self._task is not asyncio.current_task():

@@ -10,13 +10,15 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from operator import attrgetter
 
 from holdfast.core.durations import deadline
 from holdfast.core.errors import EngineError, HoldfastError
 from holdfast.core.ticket import Ticket
 from holdfast.engines.contract import Engine
 from holdfast.io.contract import IO, Event, Task
-from holdfast.primitives.kept import CLOSED, EXPIRED, RELEASED, Kept
+from holdfast.io.process import Origin
+from holdfast.primitives.kept import CLOSED, EXPIRED, Kept
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT, Sweeper
 
 log = logging.getLogger("holdfast")
@@ -41,6 +43,11 @@ _IDLE = 10.0
 _UNORDERED = 0.0
 """The key of the wheel that is not in order of due time; no ttl is 0."""
 
+_FRESH = -1.0
+"""The key of those that are on no wheel yet."""
+
+_due = attrgetter("due")
+
 
 class Keeper:
     """Renews at a third of the ttl, all that is due in one request."""
@@ -49,47 +56,79 @@ class Keeper:
         self.engine = engine
         self.io = io
         self.sweeper = Sweeper(engine, io)
-        self.orphans: list[Callable[[], None]] = []
-        """How to give up leases that nobody can release any more; appending needs no mutex."""
-        self._mutex = threading.Lock()  # never held across an await, so it serves every io
+        self._origin = Origin()
+        self.errands: list[Callable[[], None]] = []
+        """What to do next for those who must not take the mutex: finalizers, and whoever interrupts us."""
+        # Never held across an await, so it serves every io. Re-entrant, for a signal handler or a finalizer
+        # may release or acquire in the middle of anything that its own thread does.
+        self._mutex = threading.RLock()
+        self._held_here = self._mutex._is_owned  # type: ignore[attr-defined]
         # By ttl, each in order of due time: with one ttl, whoever was renewed last is due last.
         # Those that are out of order, because a renewal failed, have a wheel of their own.
         self._wheel: dict[float, OrderedDict[str, Kept]] = {}
-        self._mine: dict[tuple[str, object], Kept] = {}
+        # Most are given back before the keeper comes by: those never get onto a wheel.
+        self._fresh: dict[str, Kept] = {}
+        self._came_by = -math.inf  # whoever is on a wheel in order was heard of until then
+        self.mine: dict[tuple[str, object], Kept] = {}
+        """What is held, by its name and who holds it."""
         self._alarm: Event | None = None
         self._task: Task | None = None
-        self._sleeping_until = -math.inf
+        self._sleeping_until = math.inf
         self._pace = math.inf
         self._busy_until = -math.inf
-        self._closing = False
+        self.closing = False
+        """Whether this client is closed, or about to be."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to keep."""
+        return not (self._fresh or self._wheel or self.mine)
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the process in which it was made, and not a child of that."""
+        return self._origin.here
 
     # --- what the primitives call; none of these waits
 
     def verify(self) -> None:
         """Raise unless this client may be used here and now."""
         self.io.verify()
-        if self._closing:
-            raise HoldfastError("this client is closed: make a new one")
+        if self.closing:
+            raise _closed()
 
     def keep(self, kept: Kept) -> None:
         """Renew this ticket from now on, unless it has ended already."""
+        self._origin.verify()  # a signal handler may have forked while the engine was asked
         with self._mutex:
             if kept.reason is not None:
                 return
+            if self.closing:
+                raise _closed()
+            ticket = kept.ticket
             if kept.admitted:
-                self._mine[kept.ticket.name, kept.caller] = kept
+                self.mine[ticket.name, kept.caller] = kept
             if kept.wheel is None:
-                ttl, late = kept.ticket.ttl, self.io.now() - kept.heard
-                due = kept.heard + ttl * RENEW_AT
-                self._arm(kept, due, ttl if late < ttl * _SLACK else _UNORDERED)
-            else:  # it has been renewed while it waited
-                kept.due = min(kept.due, kept.deadline)
-            self._rouse(kept)
+                interval = ticket.ttl * RENEW_AT
+                kept.due, kept.wheel = kept.heard + interval, _FRESH
+                self._fresh[ticket.id] = kept
+                if interval < self._pace:
+                    self._pace = interval
+            elif kept.deadline < kept.due:  # it has been renewed while it waited
+                kept.due = kept.deadline
+            if kept.due < self._sleeping_until or kept.deadline < self._busy_until:
+                self._rouse(kept)
 
-    def forget(self, kept: Kept) -> bool:
-        """Renew it no more; False if that was so already."""
+    def forget(self, kept: Kept) -> None:
+        """Renew it no more."""
+        if self._held_here():  # we interrupt somebody who may be going through all of them
+            self.errands.append(lambda: self.forget(kept))
+            return
         with self._mutex:
-            return self._forget(kept)
+            key = kept.ticket.name, kept.caller
+            if self.mine.get(key) is kept:
+                del self.mine[key]
+            self._disarm(kept)
 
     def change(self, kept: Kept, ttl: float) -> None:
         """Ask for another ttl from now on."""
@@ -100,6 +139,7 @@ class Keeper:
             kept.deadline = min(kept.deadline, deadline(now, ttl))
             if kept.wheel is not None:
                 self._arm(kept, min(kept.due, now + ttl * RENEW_AT), _UNORDERED)
+            self._pace = min(self._pace, ttl * RENEW_AT)
             self._rouse(kept)
 
     def turn(self, kept: Kept, ticket: Ticket) -> None:
@@ -109,34 +149,37 @@ class Keeper:
 
     def held_by(self, name: str, caller: object) -> Kept | None:
         """The lease that this caller holds on a name."""
-        kept = self._mine.get((name, caller))
-        return kept if kept and kept.reason is None and self.io.now() < kept.deadline else None
+        kept = self.mine.get((name, caller))
+        return kept if kept is not None and self.is_good(kept) else None
 
-    def finish(self, kept: Kept) -> None:
-        """Mark a lease as given back, unless it was lost before."""
-        with self._mutex:
-            if kept.reason is None:
-                kept.reason = RELEASED
+    def is_good(self, kept: Kept) -> bool:
+        """Whether a lease that was held just now still is."""
+        return kept.reason is None and self.io.now() < kept.deadline
 
     def give_up(self, kept: Kept, reason: str) -> None:
         """End a lease without a word, unless it has ended; the sweeper takes its ticket out.
 
         For a caller that was interrupted before it had the lease, or while it gave it back.
         """
+        if not self.here:  # a forked child: it is its parent's, as is perhaps the mutex
+            return
         with self._mutex:
             if kept.reason is not None:
                 return
             kept.reason = reason
-            self._forget(kept)
+        self.forget(kept)
         self.sweeper.doom(kept)
 
     def lose(self, kept: Kept, reason: str) -> None:
         """Mark a lease as lost and tell everyone; only the first reason counts."""
+        if not self.here:  # as above: the child learns it, and nobody else
+            kept.reason = kept.reason or reason
+            return
         with self._mutex:
             if kept.reason is not None:
                 return
             kept.reason = reason
-            self._forget(kept)
+        self.forget(kept)
         self.sweeper.doom(kept)  # a request may still be under way and reach the engine
         if kept.event is not None:
             kept.event.set()
@@ -152,8 +195,9 @@ class Keeper:
     async def close(self) -> None:
         """Stop renewing and give back what can be given back."""
         with self._mutex:
-            self._closing = True
+            self.closing = True
             leases = [kept for wheel in self._wheel.values() for kept in wheel.values()]
+            leases += self._fresh.values()
         for kept in leases:
             self.lose(kept, CLOSED)
         if self._alarm is not None:
@@ -174,33 +218,33 @@ class Keeper:
         wheel[kept.ticket.id] = kept
         wheel.move_to_end(kept.ticket.id)
 
-    def _disarm(self, kept: Kept) -> bool:
-        key = kept.wheel
-        if key is None:
-            return False
-        wheel = self._wheel.get(key)
-        if wheel is not None:
-            wheel.pop(kept.ticket.id, None)
+    def _take_over(self) -> None:
+        """Put those onto their wheels that have come since this was last done."""
+        # They have come as they were answered, and some answers take long.
+        for kept in sorted(self._fresh.values(), key=_due):
+            ttl = kept.ticket.ttl
+            in_order = kept.due > self._came_by + ttl * (RENEW_AT - _SLACK)
+            self._arm(kept, kept.due, ttl if in_order else _UNORDERED)
+        self._came_by = self.io.now()
+
+    def _disarm(self, kept: Kept) -> None:
+        key, id = kept.wheel, kept.ticket.id
+        if key == _FRESH:
+            self._fresh.pop(id, None)
+        elif key is not None and (wheel := self._wheel.get(key)) is not None:
+            wheel.pop(id, None)
             if not wheel:
                 del self._wheel[key]
         kept.wheel = None
-        return True
-
-    def _forget(self, kept: Kept) -> bool:
-        key = kept.ticket.name, kept.caller
-        if self._mine.get(key) is kept:
-            del self._mine[key]
-        return self._disarm(kept)
 
     def _rouse(self, kept: Kept) -> None:
-        if self._closing:
+        if self.closing:
             return
         if self._task is None:
             self._alarm = self.io.event()
             self._task = self.io.spawn(self._run(), "holdfast-keeper")
         elif kept.due < self._sleeping_until and self._alarm is not None:
             self._alarm.set()
-        self._pace = min(self._pace, kept.ticket.ttl * RENEW_AT)
         if kept.admitted and kept.deadline < self._busy_until:
             self.io.spawn(self._watch([kept]), "holdfast-watch")
 
@@ -217,10 +261,10 @@ class Keeper:
     async def _run(self) -> None:
         assert self._alarm is not None
         idle_since = self.io.now()
-        while not self._closing:
+        while not self.closing:
             self._alarm.clear()
-            while self.orphans:
-                self.orphans.pop()()
+            while self.errands:
+                self.errands.pop()()
             now = self.io.now()
             batch, wake, patience, pressing = self._survey(now)
             if batch:
@@ -240,9 +284,10 @@ class Keeper:
 
     def _retire(self) -> bool:
         with self._mutex:
-            if self._wheel:
+            if not self.idle:
                 return False
             self._task = None
+            self._sleeping_until = math.inf
             return True
 
     def _survey(self, now: float) -> tuple[list[Kept], float, float, list[Kept]]:
@@ -256,6 +301,7 @@ class Keeper:
         pressing: list[Kept] = []
         patience = REQUEST_TIMEOUT
         with self._mutex:
+            self._take_over()
             wake = math.inf
             for key, wheel in self._wheel.items():
                 crowd = key != _UNORDERED and len(wheel) > _BATCH
@@ -300,6 +346,7 @@ class Keeper:
         unanswered: list[Kept] = []
         now = self.io.now()
         with self._mutex:
+            self._came_by = sent
             for kept, ticket, standing in zip(batch, tickets, standings, strict=True):
                 if standing is None:
                     unanswered.append(kept)
@@ -308,8 +355,9 @@ class Keeper:
                     continue  # released, lost or changed while the request was under way
                 reason = kept.learn(standing, sent, now)
                 if reason is None:
-                    # An answer that could not be trusted leaves it due at once.
-                    key = ticket.ttl if kept.heard >= sent else _UNORDERED
+                    # An answer that could not be trusted leaves it due at once; one who has asked by
+                    # itself meanwhile is due later than those of this batch that come behind it.
+                    key = ticket.ttl if kept.heard == sent else _UNORDERED
                     self._arm(kept, kept.heard + ticket.ttl * RENEW_AT, key)
                 else:
                     lost.append((kept, reason))
@@ -327,6 +375,10 @@ class Keeper:
                 kept.suspended = True
                 due = now + kept.ticket.ttl * RENEW_AT * jitter
                 self._arm(kept, min(due, kept.deadline) if kept.admitted else due, _UNORDERED)
+
+
+def _closed() -> HoldfastError:
+    return HoldfastError("this client is closed: make a new one")
 
 
 def _turn(wheel: OrderedDict[str, Kept], ttl: float) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from holdfast.core.durations import deadline
 from holdfast.core.lease import LeaseState, state_of
-from holdfast.core.ticket import Departure, Place, Standing, Ticket
+from holdfast.core.ticket import ADMITTED, GONE, WAITING, Departure, Standing, Ticket
 from holdfast.io.contract import Event
 
 RELEASED = "released"
@@ -50,15 +50,13 @@ class Kept:
         self.caller = caller
         self.fence = 0
         self.abandoned = False
-        self.place = Place.GONE
+        self.place = GONE
         self.admitted = False
         self.suspended = False
         self.unanswered = 0
         self.reason: str | None = None
-        self.deadline = -math.inf
-        self.heard = self.answered = -math.inf
-        self.recheck_at = math.inf
-        self.due = math.inf
+        self.deadline = self.heard = self.answered = -inf
+        self.recheck_at = self.due = inf
         self.wheel: float | None = None
         self.depth = 1
         self.quiet = False
@@ -73,18 +71,20 @@ class Kept:
         has taken back what admitted it, or a late copy of an old request has put it into the queue
         again after it was taken out.
         """
-        if self.admitted and now >= self.deadline:
-            return EXPIRED
-        if self.admitted and (standing.place is not Place.ADMITTED or standing.fence != self.fence):
-            # Two requests that were under way together may have been carried out in either order.
-            return EVICTED if sent >= self.answered else None
+        place = standing.place
+        if self.admitted:
+            if now >= self.deadline:
+                return EXPIRED
+            if place is not ADMITTED or standing.fence != self.fence:
+                # Two requests that were under way together may have been carried out in either order.
+                return EVICTED if sent >= self.answered else None
         if sent < self.heard:
             return None  # something newer is known already
         self.heard, self.answered = sent, now
-        self.place = standing.place
-        if standing.place in (Place.ADMITTED, Place.WAITING):
+        self.place = place
+        if place is ADMITTED or place is WAITING:
             self.fence = standing.fence
-            if standing.place is Place.ADMITTED:
+            if place is ADMITTED:
                 self.abandoned = standing.abandoned
             self.deadline = deadline(sent, self.ticket.ttl)
             self.recheck_at = sent + standing.recheck

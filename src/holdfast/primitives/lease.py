@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.errors import EngineError, LeaseLost, Unsupported
+from holdfast.core.errors import EngineError, HoldfastError, LeaseLost, Unsupported
 from holdfast.core.lease import LeaseState
 from holdfast.core.ticket import READING, Owner, Ticket
 from holdfast.engines.contract import NO_SHARING
@@ -154,14 +154,22 @@ class BaseLease:
             if kept.depth > 1:  # a re-entered lease ends with its outermost release
                 kept.depth -= 1
                 return
-            self._notice()
+            now = keeper.io.now()
+            if now >= kept.deadline and kept.reason is None:
+                keeper.lose(kept, EXPIRED)
             if kept.reason is not None:
                 raise self._lost(kept.reason)
             keeper.forget(kept)  # first: a renewal after the release would be a lie
-            if not await self._leave():
+            try:
+                there = await keeper.engine.leave(kept.ticket, timeout=REQUEST_TIMEOUT)
+            except EngineError as error:
+                there = await self._leave_again(error, now + REQUEST_TIMEOUT)
+            if not there:
                 keeper.lose(kept, EVICTED)
                 raise self._lost(EVICTED)
-            keeper.finish(kept)
+            # Another thread may have noticed in this very moment that it is late.
+            if kept.reason is None:
+                kept.reason = RELEASED
             if kept.unanswered:
                 keeper.sweeper.doom(kept)  # a request to join the queue may still come, after this
         except LeaseLost:
@@ -169,6 +177,18 @@ class BaseLease:
         except BaseException:  # the engine failed, or we were cancelled or interrupted
             self._give_up()
             raise
+
+    def _ended(self, error: BaseException | None, failure: HoldfastError) -> None:
+        """What a release that failed at the end of a `with` body means: loss is raised, but never hides
+        the body's own error."""
+        if isinstance(failure, LeaseLost) and error is not None:
+            error.add_note(f"Besides, {failure}")
+        elif isinstance(failure, EngineError):
+            # The body ran under a good lease to its end; the keeper goes on trying to give it back,
+            # and at the latest it ends with its ttl. That is no reason to fail the caller's work.
+            log.warning("could not release %r yet: %s", self.name, failure)
+        else:
+            raise failure
 
     def _give_up(self) -> None:
         """Leave the rest of a release that was interrupted to the sweeper."""
@@ -178,23 +198,19 @@ class BaseLease:
             self._left = True
             self._kept.depth -= 1
 
-    async def _leave(self) -> bool:
-        engine, ticket, io = self._keeper.engine, self._kept.ticket, self._keeper.io
-        until = io.now() + REQUEST_TIMEOUT
+    async def _leave_again(self, first: EngineError, until: float) -> bool:
+        # Once more, unless it hung: if the first request did arrive, the ticket is not there any
+        # more, and it was ours until then, for the deadline had not passed.
+        left = until - self._keeper.io.now()
+        if left <= 0:
+            raise first
         try:
-            return await engine.leave(ticket, timeout=REQUEST_TIMEOUT)
-        except EngineError as first:
-            # Once more, unless it hung: if the first request did arrive, the ticket is not there any
-            # more, and it was ours until then, for the deadline had not passed.
-            if io.now() >= until:
-                raise
-            try:
-                there = await engine.leave(ticket, timeout=until - io.now())
-            except EngineError as second:
-                if first.outcome == "unknown":
-                    second.outcome = "unknown"
-                raise
-            return there or first.outcome == "unknown"
+            there = await self._keeper.engine.leave(self._kept.ticket, timeout=left)
+        except EngineError as second:
+            if first.outcome == "unknown":
+                second.outcome = "unknown"
+            raise
+        return there or first.outcome == "unknown"
 
 
 class Lost:
@@ -253,7 +269,14 @@ class Lease(BaseLease):
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        run(end(self, error))
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Release at the end of a `with` body."""
+        try:
+            run(self._release())
+        except HoldfastError as failure:
+            self._ended(error, failure)
 
 
 class AsyncLease(BaseLease):
@@ -261,9 +284,10 @@ class AsyncLease(BaseLease):
 
     __slots__ = ("_canceller", "_cancels")
 
-    def __init__(self, keeper: Keeper, kept: Kept, *, cancels: bool = False) -> None:
-        super().__init__(keeper, kept)
-        self._cancels = cancels
+    def __init__(self, keeper: Keeper, kept: Kept) -> None:
+        self._keeper = keeper
+        self._kept = kept
+        self._left = self._cancels = False
         self._canceller: Canceller | None = None
 
     @property
@@ -294,18 +318,11 @@ class AsyncLease(BaseLease):
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if self._canceller is not None and self._canceller.caused(error):
             raise self._lost(self._kept.reason or EXPIRED) from error
-        await end(self, error)
+        await self._end(error)
 
-
-async def end(lease: BaseLease, error: BaseException | None) -> None:
-    """Release at the end of a `with` body: loss is raised, but never hides the body's own error."""
-    try:
-        await lease._release()
-    except LeaseLost as lost:
-        if error is None:
-            raise
-        error.add_note(f"Besides, {lost}")
-    except EngineError as failure:
-        # The body ran under a good lease to its end; the keeper goes on trying to give it back,
-        # and at the latest it ends with its ttl. That is no reason to fail the caller's work.
-        log.warning("could not release %r yet: %s", lease.name, failure)
+    async def _end(self, error: BaseException | None) -> None:
+        """Release at the end of an `async with` body."""
+        try:
+            await self._release()
+        except HoldfastError as failure:
+            self._ended(error, failure)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from holdfast.core.durations import check_timeout
 from holdfast.core.errors import EngineError, LockTimeout, StaleFence, Unsupported, WouldDeadlock
 from holdfast.core.functions import is_async
-from holdfast.core.ticket import ALONE, READING, Inspection, Owner, Share, Ticket
+from holdfast.core.ticket import ALONE, READING, Owner, Share, Ticket
 from holdfast.io.blocking import run
 from holdfast.primitives.keeper import Keeper
 from holdfast.primitives.kept import WITHDRAWN, Kept
-from holdfast.primitives.lease import AsyncLease, BaseLease, Lease, end
-from holdfast.primitives.waiting import LEAST_TIMEOUT, Attend, new_id, obtain
+from holdfast.primitives.lease import AsyncLease, BaseLease, Lease
+from holdfast.primitives.permits import compare_permits, disagreement
+from holdfast.primitives.waiting import LEAST_TIMEOUT, new_id, obtain
 
 if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
     from holdfast.guards.stamp import AsyncBarrier, Barrier
@@ -25,7 +25,8 @@ if TYPE_CHECKING:  # most locks have no guard, so importing these would be in va
 log = logging.getLogger("holdfast")
 
 L = TypeVar("L", bound=BaseLease)
-Undo = Callable[[], None]
+Undo = Kept | Callable[[], None]
+"""A ticket to give up, or whatever else undoes it."""
 
 
 class _Default:
@@ -48,7 +49,6 @@ class BaseLock(Generic[L]):
         self,
         keeper: Keeper,
         name: str,
-        *,
         ttl: float,
         timeout: float | None,
         owner: Owner,
@@ -59,16 +59,13 @@ class BaseLock(Generic[L]):
     ) -> None:
         self._open: list[L] = []
         """The leases of the `with` blocks that are open now, of all who share this object."""
-        self._timeout = check_timeout(timeout)
-        if is_async(on_lost):
-            raise TypeError("on_lost must be a plain function: nobody would await a coroutine")
-        if not (on_lost is None or callable(on_lost) or on_lost in self._on_lost_words):
-            raise TypeError(
-                "on_lost must be a function that takes the lease, or with asyncio 'cancel', "
-                f"not {on_lost!r}"
-            )
+        self._timeout = math.inf if timeout is None else check_timeout(timeout)
+        if on_lost is not None:
+            self._check_on_lost(on_lost)
         if guard is not None:
             _check_guard(guard, self._awaits_guard)
+        self._plain = on_lost is None and guard is None
+        """Whether a lease is done with as soon as it is held, as most are."""
         self.name = name
         self._share = share
         self._guard: Any = guard
@@ -77,46 +74,56 @@ class BaseLock(Generic[L]):
         self._owner = owner
         self._reentrant = reentrant
         self._on_lost = on_lost
+        # Without a reference to this object, which must end as soon as nobody has it: see __del__.
+        self._attend = compare_permits(keeper.engine, name, share) if share.permits > 1 else None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
-    async def _acquire(self, timeout: float | _Default | None, undo: list[Undo]) -> Kept:
-        limit = self._limit(timeout)
-        kept = await self._obtain(limit, undo, waits=True)
-        if kept is None:
-            raise await self._timed_out(limit)
-        return kept
+    def _check_on_lost(self, on_lost: object) -> None:
+        if is_async(on_lost):
+            raise TypeError("on_lost must be a plain function: nobody would await a coroutine")
+        if not (callable(on_lost) or on_lost in self._on_lost_words):
+            raise TypeError(
+                "on_lost must be a function that takes the lease, or with asyncio 'cancel', "
+                f"not {on_lost!r}"
+            )
 
     def _limit(self, timeout: float | _Default | None) -> float:
         return self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
 
-    async def _obtain(self, timeout: float, undo: list[Undo], *, waits: bool) -> Kept | None:
-        """Hold the lock; `undo` learns, before it is done, how to undo it if the caller can't have it."""
-        keeper = self._keeper
-        keeper.verify()
-        caller = keeper.io.caller()
-        held = keeper.held_by(self.name, caller)
-        if held is not None and self._reentrant and held.ticket.share in (ALONE, self._share):
-            undo.append(partial(setattr, held, "depth", held.depth))
-            held.depth += 1
-            return held
-        if held is not None and waits:
-            self._refuse_to_wait_for(held.ticket.share)
-        return await self._join(caller, timeout, undo)
+    def _ticket(self, undo: list[Undo], *, waits: bool) -> Kept:
+        """A new ticket, or the one with which the caller already holds the lock, if it may once more.
+
+        `undo` learns how to undo all that comes of it, if the caller can't have it.
+        """
+        keeper, io = self._keeper, self._keeper.io
+        io.verify()
+        if keeper.closing:
+            keeper.verify()
+        caller = io.caller()
+        held = keeper.mine.get((self.name, caller))
+        if held is not None and keeper.is_good(held):
+            if self._reentrant and held.ticket.share in (ALONE, self._share):
+                undo.append(partial(setattr, held, "depth", held.depth))
+                held.depth += 1
+                return held
+            if waits:
+                self._refuse_to_wait_for(held.ticket.share)
+        return self._new(caller, undo)
 
     async def _join(
         self, caller: object, timeout: float, undo: list[Undo], *, floor: int = 0
     ) -> Kept | None:
         kept = self._new(caller, undo, floor)
-        attend = self._compare_permits() if self._share.permits > 1 else None
-        return kept if await obtain(self._keeper, kept, timeout, attend) else None
+        return kept if await obtain(self._keeper, kept, timeout, self._attend) else None
 
     def _new(self, caller: object, undo: list[Undo], floor: int = 0) -> Kept:
         """A ticket of which nobody has heard yet."""
-        ticket = Ticket(self.name, new_id(), self._ttl, self._owner, self._share, floor)
-        kept = Kept(ticket, caller)
-        undo.append(partial(self._keeper.give_up, kept, WITHDRAWN))
+        ticket = (self.name, new_id(), self._ttl, self._owner, self._share, floor)
+        # Past the constructor of named tuples, which is written in Python.
+        kept = Kept(tuple.__new__(Ticket, ticket), caller)
+        undo.append(kept)
         return kept
 
     def _refuse_to_wait_for(self, held: Share) -> None:
@@ -190,41 +197,10 @@ class BaseLock(Generic[L]):
         ahead = f", {seen.waiting} waiting" if seen.waiting else ""
         return LockTimeout(
             f"{waited}: held by {holder.owner}{more} for {holder.since:.1f} s "
-            f"(fence {holder.fence}{ahead}){self._disagreement(seen)}",
+            f"(fence {holder.fence}{ahead}){disagreement(self._share, seen)}",
             name=self.name,
             holder=holder,
         )
-
-    def _compare_permits(self) -> Attend:
-        """Say so, once, if those ahead have another number of permits in mind."""
-        compared = False
-
-        async def attend(kept: Kept) -> float:
-            nonlocal compared
-            if not compared:
-                compared = True
-                engine = self._keeper.engine
-                seen = await engine.inspect(self.name, limit=0, timeout=LEAST_TIMEOUT)
-                if disagreement := self._disagreement(seen):
-                    log.warning("%r%s", self.name, disagreement)
-            return math.inf
-
-        return attend
-
-    def _disagreement(self, seen: Inspection) -> str:
-        theirs = seen.holders[0].share if seen.holders else self._share
-        if theirs.group == self._share.group or 1 in (theirs.permits, self._share.permits):
-            return ""
-        return (
-            f": they use it with {theirs.permits} permits, and we with {self._share.permits}. "
-            "These don't hold it together: who comes later waits until the others are done"
-        )
-
-    def _entered(self, lease: L, undo: list[Undo]) -> L:
-        """Note down that a `with` block was entered."""
-        undo.append(partial(self._exited, lease))
-        self._open.append(lease)
-        return lease
 
     def _innermost(self) -> L:
         """The lease whose `with` block ends now."""
@@ -240,7 +216,7 @@ class BaseLock(Generic[L]):
         return max(every, key=lambda lease: lease.fence)
 
     def _exited(self, lease: L) -> None:
-        with suppress(ValueError):
+        if lease in self._open:
             self._open.remove(lease)
 
 
@@ -252,44 +228,54 @@ class Lock(BaseLock[Lease]):
 
     def acquire(self, timeout: float | _Default | None = DEFAULT) -> Lease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
+        limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
         undo: list[Undo] = []
         try:
-            kept = run(self._acquire(timeout, undo))
-            return self._barred(self._watched(Lease(self._keeper, kept)), timeout, undo)
+            return self._acquired(limit, undo)
         except BaseException:
-            undo_all(undo)
+            undo_all(self._keeper, undo)
             raise
 
     def try_acquire(self) -> Lease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
         undo: list[Undo] = []
         try:
-            kept = run(self._obtain(0.0, undo, waits=False))
-            if kept is None:
+            kept = self._ticket(undo, waits=False)
+            if not kept.admitted and not run(obtain(self._keeper, kept, 0.0)):
                 return None
-            return self._barred(self._watched(Lease(self._keeper, kept)), 0.0, undo)
+            return self._lease(kept, 0.0, undo)
         except LockTimeout:  # it had to be taken again, and somebody was there first
             return None
         except BaseException:
-            undo_all(undo)
+            undo_all(self._keeper, undo)
             raise
 
     def __enter__(self) -> Lease:
         undo: list[Undo] = []
+        lease: Lease | None = None
         try:
-            kept = run(self._acquire(DEFAULT, undo))
-            lease = self._barred(self._watched(Lease(self._keeper, kept)), DEFAULT, undo)
-            return self._entered(lease, undo)
+            lease = self._acquired(self._timeout, undo)
+            self._open.append(lease)
+            return lease
         except BaseException:
-            undo_all(undo)
+            if lease is not None:
+                self._exited(lease)
+            undo_all(self._keeper, undo)
             raise
 
-    def _barred(self, lease: Lease, timeout: float | _Default | None, undo: list[Undo]) -> Lease:
+    def _acquired(self, limit: float, undo: list[Undo]) -> Lease:
+        kept = self._ticket(undo, waits=True)
+        if not kept.admitted and not run(obtain(self._keeper, kept, limit, self._attend)):
+            raise run(self._timed_out(limit))
+        return Lease(self._keeper, kept) if self._plain else self._lease(kept, limit, undo)
+
+    def _lease(self, kept: Kept, limit: float, undo: list[Undo]) -> Lease:
+        lease = self._watched(Lease(self._keeper, kept))
         if self._wants_barrier(lease):
             try:
                 self._guard.raise_fence(lease)
             except StaleFence as stale:
-                kept = run(self._heal(lease, stale, self._limit(timeout), undo))
+                kept = run(self._heal(lease, stale, limit, undo))
                 lease = self._watched(Lease(self._keeper, kept))
                 self._guard.raise_fence(lease)
             lease.check()  # it may have taken long
@@ -298,8 +284,8 @@ class Lock(BaseLock[Lease]):
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         lease: Lease | None = None
         try:
-            lease = self._innermost()
-            run(end(lease, error))
+            lease = self._open[0] if len(self._open) == 1 else self._innermost()
+            lease._end(error)
         except BaseException:
             lease = lease or self._innermost()
             lease._give_up()
@@ -313,7 +299,7 @@ class Lock(BaseLock[Lease]):
         # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex:
         # the keeper gives these up when it comes by to renew them.
         for lease in self._open:
-            self._keeper.orphans.append(lease._give_up)
+            self._keeper.errands.append(lease._give_up)
 
 
 class AsyncLock(BaseLock[AsyncLease]):
@@ -324,23 +310,31 @@ class AsyncLock(BaseLock[AsyncLease]):
 
     async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
-        return await self._barred(self._lease(await self._acquire(timeout, [])), timeout)
+        limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
+        kept = self._ticket([], waits=True)
+        if not kept.admitted and not await obtain(self._keeper, kept, limit, self._attend):
+            raise await self._timed_out(limit)
+        if self._plain:
+            return AsyncLease(self._keeper, kept)
+        return await self._barred(self._lease(kept), limit)
 
     async def try_acquire(self) -> AsyncLease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
-        kept = await self._obtain(0.0, [], waits=False)
+        kept = self._ticket([], waits=False)
         try:
-            return None if kept is None else await self._barred(self._lease(kept), 0.0)
+            if not kept.admitted and not await obtain(self._keeper, kept, 0.0):
+                return None
+            return await self._barred(self._lease(kept), 0.0)
         except LockTimeout:  # it had to be taken again, and somebody was there first
             return None
 
-    async def _barred(self, lease: AsyncLease, timeout: float | _Default | None) -> AsyncLease:
+    async def _barred(self, lease: AsyncLease, limit: float) -> AsyncLease:
         if self._wants_barrier(lease):
             try:
                 try:
                     await self._guard.raise_fence(lease)
                 except StaleFence as stale:
-                    kept = await self._heal(lease, stale, self._limit(timeout), [])
+                    kept = await self._heal(lease, stale, limit, [])
                     lease = self._lease(kept)
                     await self._guard.raise_fence(lease)
                 lease.check()  # it may have taken long
@@ -350,18 +344,21 @@ class AsyncLock(BaseLock[AsyncLease]):
         return lease
 
     async def __aenter__(self) -> AsyncLease:
-        return await self._entered(await self.acquire(), []).__aenter__()
+        lease = await self.acquire()
+        self._open.append(lease)
+        return lease if self._plain else await lease.__aenter__()
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        lease = self._innermost()
+        lease = self._open[0] if len(self._open) == 1 else self._innermost()
         try:
-            await lease.__aexit__(kind, error, trace)
+            await (lease._end(error) if self._plain else lease.__aexit__(kind, error, trace))
         finally:
             self._exited(lease)
 
     def _lease(self, kept: Kept) -> AsyncLease:
-        cancels = self._on_lost == "cancel" and kept.depth == 1
-        return self._watched(AsyncLease(self._keeper, kept, cancels=cancels))
+        lease = self._watched(AsyncLease(self._keeper, kept))
+        lease._cancels = self._on_lost == "cancel" and kept.depth == 1
+        return lease
 
 
 def _check_guard(guard: Any, awaits: bool) -> None:
@@ -378,7 +375,11 @@ def _check_guard(guard: Any, awaits: bool) -> None:
         )
 
 
-def undo_all(undo: list[Undo]) -> None:
+def undo_all(keeper: Keeper, undo: list[Undo]) -> None:
     """Undo what was done, the last thing first."""
     while undo:
-        undo.pop()()
+        last = undo.pop()
+        if isinstance(last, Kept):
+            keeper.give_up(last, WITHDRAWN)
+        else:
+            last()

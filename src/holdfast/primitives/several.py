@@ -12,7 +12,7 @@ from holdfast.io.blocking import run
 from holdfast.primitives.kept import Kept
 from holdfast.primitives.lease import AsyncLease, BaseLease, Lease
 from holdfast.primitives.lock import DEFAULT, AsyncLock, BaseLock, Lock, Undo, _Default, undo_all
-from holdfast.primitives.waiting import LEAST_TIMEOUT, is_good, obtain_free, withdraw
+from holdfast.primitives.waiting import LEAST_TIMEOUT, obtain_free, withdraw
 
 L = TypeVar("L", bound=BaseLease)
 
@@ -107,7 +107,7 @@ class _BaseLockAll(Generic[L]):
             wanted = [lock._new(caller, undo) for lock in self._locks]
             taken = wanted[: await obtain_free(keeper, wanted)]
             missing = await self._wait_for_the_rest(caller, taken, limit, undo)
-            if missing is None and all(is_good(kept, io.now()) for kept in taken):
+            if missing is None and all(map(keeper.is_good, taken)):
                 return taken, None
             for kept in reversed(taken):
                 await withdraw(keeper, kept, LEAST_TIMEOUT)
@@ -140,7 +140,7 @@ class _BaseLockAll(Generic[L]):
         # Interrupted in the very moment in which `__exit__` was about to be called: as in `Lock`.
         for leases in self.__dict__.get("_open", ()):
             for lease in leases.values():
-                self._keeper.orphans.append(lease._give_up)
+                self._keeper.errands.append(lease._give_up)
 
 
 class LockAll(_BaseLockAll[Lease]):
@@ -155,7 +155,7 @@ class LockAll(_BaseLockAll[Lease]):
         try:
             return self._leases(run(self._acquire(timeout, undo)))
         except BaseException:
-            undo_all(undo)
+            undo_all(self._keeper, undo)
             raise
 
     def try_acquire(self) -> Leases | None:
@@ -165,7 +165,7 @@ class LockAll(_BaseLockAll[Lease]):
             taken, missing = run(self._obtain(0.0, undo))
             return self._leases(taken) if missing is None else None
         except BaseException:
-            undo_all(undo)
+            undo_all(self._keeper, undo)
             raise
 
     def __enter__(self) -> Leases:
@@ -174,7 +174,7 @@ class LockAll(_BaseLockAll[Lease]):
             self._open.append(leases := self._leases(run(self._acquire(DEFAULT, undo))))
             return leases
         except BaseException:
-            undo_all(undo)
+            undo_all(self._keeper, undo)
             raise
 
     def __exit__(self, *failure: Any) -> None:
@@ -202,7 +202,7 @@ class AsyncLockAll(_BaseLockAll[AsyncLease]):
         try:
             return self._leases(await self._acquire(timeout, undo))
         except BaseException:
-            undo_all(undo)
+            undo_all(self._keeper, undo)
             raise
 
     async def try_acquire(self) -> AsyncLeases | None:
@@ -212,7 +212,7 @@ class AsyncLockAll(_BaseLockAll[AsyncLease]):
             taken, missing = await self._obtain(0.0, undo)
             return self._leases(taken) if missing is None else None
         except BaseException:
-            undo_all(undo)
+            undo_all(self._keeper, undo)
             raise
 
     async def __aenter__(self) -> AsyncLeases:

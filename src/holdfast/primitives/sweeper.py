@@ -12,6 +12,7 @@ from holdfast.core.backoff import Backoff
 from holdfast.core.errors import HoldfastError
 from holdfast.engines.contract import Engine
 from holdfast.io.contract import IO, Event, Task
+from holdfast.io.process import Origin
 from holdfast.primitives.kept import Kept
 
 REQUEST_TIMEOUT = 2.0
@@ -38,7 +39,8 @@ class Sweeper:
     def __init__(self, engine: Engine, io: IO) -> None:
         self._engine = engine
         self._io = io
-        self._mutex = threading.Lock()  # never held across an await, so it serves every io
+        self._origin = Origin()  # in a forked child the tickets are its parent's: hands off
+        self._mutex = threading.RLock()  # as the keeper's is
         self._doomed: dict[str, _Doomed] = {}
         self._task: Task | None = None
         self._alarm: Event | None = None
@@ -54,11 +56,14 @@ class Sweeper:
         "not there" may be overtaken by the request that puts it there. So may any answer, as long
         as there is a request to join the queue of which nothing was heard.
         """
-        self._condemn(kept, 0.0)
-        self._start()
+        if self._origin.here:
+            self._condemn(kept, 0.0)
+            self._start()
 
     async def discard(self, kept: Kept, patience: float) -> None:
         """Take this ticket out of its queue: now if the engine answers, else in the background."""
+        if not self._origin.here:
+            return
         id = kept.ticket.id
         # First of all, so that a second cancellation can't lose it; but leave the first try to us.
         self._condemn(kept, patience)
@@ -105,7 +110,7 @@ class Sweeper:
                 if not self._doomed:
                     self._task = None
                     return
-                id, doomed = min(self._doomed.items(), key=lambda item: item[1].due)
+                id, doomed = min(list(self._doomed.items()), key=lambda item: item[1].due)
             wait = doomed.due - self._io.now()
             if wait > 0:
                 await self._alarm.wait(wait)

@@ -16,7 +16,7 @@ from holdfast.core.functions import is_async
 from holdfast.io.blocking import run
 from holdfast.primitives.cycles import Detect
 from holdfast.primitives.keeper import Keeper
-from holdfast.primitives.lease import AsyncLease, BaseLease, Lease, end
+from holdfast.primitives.lease import AsyncLease, BaseLease, Lease
 from holdfast.primitives.lock import BaseLock, Undo, undo_all
 from holdfast.primitives.policies import Ordered, Policy, Timeout, WaitDie, choose
 from holdfast.primitives.waiting import new_id, obtain
@@ -114,7 +114,10 @@ class BaseTransaction(Generic[L]):
         lost: LeaseLost | None = None
         for lease in reversed(list(self._leases.values())):
             try:
-                await end(lease, error)
+                try:
+                    await lease._release()
+                except HoldfastError as failure:
+                    lease._ended(error, failure)
             except LeaseLost as failure:
                 lost = lost or failure
         self._leases.clear()
@@ -149,7 +152,7 @@ class Transaction(BaseTransaction[Lease]):
         try:
             return run(self._take(name, undo))
         except BaseException:
-            undo_all(undo)
+            undo_all(self._keeper, undo)
             raise
 
     def run(self, work: Callable[[Transaction], T]) -> T:
@@ -184,7 +187,7 @@ class AsyncTransaction(BaseTransaction[AsyncLease]):
         try:
             return await self._take(name, undo)
         except BaseException:
-            undo_all(undo)
+            undo_all(self._keeper, undo)
             raise
 
     async def run(self, work: Callable[[AsyncTransaction], Awaitable[T]]) -> T:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from holdfast.core.backoff import Backoff
 from holdfast.core.errors import EngineError
-from holdfast.core.ticket import Place
+from holdfast.core.ticket import ADMITTED, GONE, REFUSED, WAITING, Place
 from holdfast.primitives.keeper import RENEW_AT, Keeper
 from holdfast.primitives.kept import WITHDRAWN, Kept
 from holdfast.primitives.sweeper import REQUEST_TIMEOUT
@@ -25,6 +25,7 @@ raises, and then it is withdrawn."""
 
 def new_id() -> str:
     """A ticket's secret: whoever knows it can release the lock."""
+    # None are made in advance: a machine that is copied while it runs would use them twice.
     return os.urandom(16).hex()
 
 
@@ -35,22 +36,25 @@ async def obtain(
     attend: Attend | None = None,
 ) -> bool:
     """Hold a lease within `timeout` seconds; if not, and on any error, nothing stays behind."""
-    io, ticket = keeper.io, kept.ticket
-    limit = io.now() + timeout
+    now = keeper.io.now()
+    limit = now + timeout
     try:
-        place = await _look(keeper, kept, limit, if_free=timeout == 0)
-        if place is Place.REFUSED:
+        place = await _look(keeper, kept, now, limit, if_free=timeout == 0)
+        if place is REFUSED:
             if kept.unanswered:  # an earlier request may still come and find it free
                 keeper.sweeper.doom(kept)
             kept.reason = WITHDRAWN
             return False
-        if not _holds(kept, io.now()) and not await _wait(keeper, kept, place, limit, attend):
-            await withdraw(keeper, kept, LEAST_TIMEOUT)
-            return False
-        keeper.verify()  # closed while we waited?
-        keeper.engine.unpark(ticket)
+        if place is not ADMITTED or kept.answered >= kept.deadline:
+            if not await _wait(keeper, kept, place, limit, attend):
+                await withdraw(keeper, kept, LEAST_TIMEOUT)
+                return False
+            keeper.verify()  # closed while we waited? or forked, in a signal handler?
+            kept.answered = keeper.io.now()  # what was asked before may still be answered "waiting"
+            keeper.engine.unpark(kept.ticket)
+        elif kept.unanswered:
+            keeper.engine.unpark(kept.ticket)
         kept.admitted = True
-        kept.answered = io.now()  # what was asked before may still be answered "waiting"
         keeper.keep(kept)
     except EngineError:
         await withdraw(keeper, kept, 0.0)  # it does not answer: don't let the caller wait for that
@@ -78,12 +82,14 @@ async def obtain_free(keeper: Keeper, wanted: Sequence[Kept]) -> int:
         kept.unanswered -= 1
         kept.learn(standing, sent, io.now())
     now = io.now()
-    free = list(itertools.takewhile(lambda kept: _holds(kept, now), wanted))
+    free = list(
+        itertools.takewhile(lambda kept: kept.place is ADMITTED and now < kept.deadline, wanted)
+    )
     for kept in free:
         kept.admitted, kept.answered = True, now
         keeper.keep(kept)
     for kept in wanted[len(free) :]:
-        if kept.unanswered or kept.place is Place.ADMITTED:
+        if kept.unanswered or kept.place is ADMITTED:
             await withdraw(keeper, kept, LEAST_TIMEOUT)
         else:
             kept.reason = WITHDRAWN
@@ -93,7 +99,7 @@ async def obtain_free(keeper: Keeper, wanted: Sequence[Kept]) -> int:
 async def stand(keeper: Keeper, kept: Kept) -> None:
     """Join a queue and stay in it, whatever comes of it, until `withdraw`."""
     try:
-        await _look(keeper, kept, math.inf)
+        await _look(keeper, kept, keeper.io.now(), math.inf)
         keeper.engine.unpark(kept.ticket)
         keeper.keep(kept)
     except BaseException:
@@ -112,18 +118,19 @@ async def _wait(
 ) -> bool:
     """Sleep in the queue until the ticket is admitted (True) or `limit` has come (False)."""
     io, engine, ticket = keeper.io, keeper.engine, kept.ticket
-    backoff = Backoff(0.01, 0.25, io.random)
+    backoff: Backoff | None = None
     failing_since = math.inf
     keeper.keep(kept)  # waiting tickets are renewed too, or the queue would forget them
     while (now := io.now()) < limit:
-        keeper.verify()  # closed while we slept?
+        if keeper.closing or not keeper.here:  # while we slept
+            keeper.verify()
         # A push normally ends the sleep. If it is lost, the keeper's renewals still bring news,
         # and when the one ahead should have expired it is worth asking.
         until = min(limit, kept.recheck_at, now + ticket.ttl * RENEW_AT)
         try:
-            if place is not Place.WAITING or kept.place is not Place.WAITING:
+            if place is not WAITING or kept.place is not WAITING:
                 # Not in the queue any more, or admitted so long ago that it may be over already.
-                place = await _look(keeper, kept, limit)
+                place = await _look(keeper, kept, now, limit)
             else:
                 if attend is not None:
                     until = min(until, await attend(kept))
@@ -132,26 +139,27 @@ async def _wait(
                     kept.place, kept.abandoned = standing.place, standing.abandoned
                     kept.recheck_at = io.now() + standing.recheck
                 elif not until <= io.now() < kept.recheck_at:
-                    place = Place.GONE  # not known any more
-            backoff.reset()
-            failing_since = math.inf
+                    place = GONE  # not known any more
+            backoff, failing_since = None, math.inf
         except EngineError:
             # The queue survives a short absence of the engine, but no ticket outlives its ttl. It counts
             # from the first failure, not from the last answer: it may be us who was away, for long.
             failing_since = min(failing_since, io.now())
             if io.now() - failing_since >= ticket.ttl:
                 raise
+            backoff = backoff or Backoff(0.01, 0.25, io.random)
             await io.event().wait(min(backoff.next(), max(0.0, limit - io.now())))
-            place = Place.GONE
-        if _holds(kept, io.now()):
+            place = GONE
+        if kept.place is ADMITTED and io.now() < kept.deadline:
             return True
     return False
 
 
-async def _look(keeper: Keeper, kept: Kept, limit: float, *, if_free: bool = False) -> Place:
-    """Ask where the ticket stands; joins the queue if it is not in it (any more)."""
+async def _look(
+    keeper: Keeper, kept: Kept, sent: float, limit: float, *, if_free: bool = False
+) -> Place:
+    """Ask now where the ticket stands; joins the queue if it is not in it (any more)."""
     io, engine, ticket = keeper.io, keeper.engine, kept.ticket
-    sent = io.now()
     timeout = REQUEST_TIMEOUT
     if not if_free and limit - sent < timeout:
         timeout = max(limit - sent, LEAST_TIMEOUT)
@@ -176,18 +184,11 @@ async def _look(keeper: Keeper, kept: Kept, limit: float, *, if_free: bool = Fal
             return standing.place
 
 
-def is_good(kept: Kept, now: float) -> bool:
-    """Whether a lease that was held just now still is."""
-    return kept.reason is None and now < kept.deadline
-
-
-def _holds(kept: Kept, now: float) -> bool:
-    return kept.place is Place.ADMITTED and now < kept.deadline
-
-
 async def withdraw(keeper: Keeper, kept: Kept, patience: float) -> None:
     """Give up a ticket under which nobody has worked; waits so long for the engine to confirm it."""
     kept.reason = WITHDRAWN
+    if not keeper.here:  # a forked child: it is its parent's
+        return
     keeper.forget(kept)
     keeper.engine.unpark(kept.ticket)
     await keeper.sweeper.discard(kept, patience)

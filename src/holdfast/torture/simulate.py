@@ -217,7 +217,7 @@ class Simulation:
                 continue
             name, keeper = home.io.name, home.keeper
             leftovers += [f"the task {task!r} is left" for task in home.io.tasks]
-            if keeper._wheel or keeper._mine or (keeper.sweeper and not keeper._closing):
+            if not keeper.idle or (keeper.sweeper and not keeper.closing):
                 leftovers.append(f"the keeper of {name} still keeps something")
             if home.engine.parked:
                 leftovers.append(f"{name} still has {len(home.engine.parked)} parked tickets")

@@ -52,10 +52,10 @@ class Worker:
     async def run(self, later_attempts: int) -> None:
         """Work through the faults, then once more for certain, then in peace."""
         history, world = self.history, self.world
-        while world.time < history.calm_at and not self.home.keeper._closing:
+        while world.time < history.calm_at and not self.home.keeper.closing:
             await self._attempt(self._patience(), cancel=0.25)
             await self.io.sleep(self.random.random() * 0.3)
-        if self.home.keeper._closing:
+        if self.home.keeper.closing:
             return
         await self._attempt(None, cancel=0.0, last=True)
         await self.io.sleep(max(0.0, history.settled_at - world.time) * self.io.rate)
@@ -93,7 +93,7 @@ class Worker:
                 return "lost"
             case EngineError():
                 return "engine error"
-            case HoldfastError() if self.home.keeper._closing:
+            case HoldfastError() if self.home.keeper.closing:
                 return "closed"
             case error:
                 self.world.failures.append((task, error))

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +46,9 @@ class Store:
             "troubles (at REAL, what TEXT)",
         ):
             self._db.execute(f"CREATE TABLE IF NOT EXISTS {table}")
+
+    def close(self) -> None:
+        self._db.close()
 
     def prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode=WAL")
@@ -202,7 +205,8 @@ def soak(cluster: EtcdCluster, folder: Path, seconds: float, workers: int = WORK
         turns = store.value()
         eventually(lambda: store.value() >= turns + workers, "turns after all harm", timeout=60)
         (folder / "stop").touch()
-    return report_of(store, periods)
+    with closing(store):
+        return report_of(store, periods)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -130,6 +130,24 @@ async def test_tokens_that_expire(guarded: EtcdCluster, open_cell: OpenCell) -> 
     await cell.run((await within(third)).release)
 
 
+async def test_a_watch_that_is_refused_because_the_token_has_expired(
+    guarded: EtcdCluster, open_cell: OpenCell
+) -> None:
+    """The stream is as old as its token: whoever comes later waits as long as whoever was there."""
+    cell = open_cell(as_user(guarded, f"kim:{SECRET}"))
+    client, other = cell.client(), cell.client()
+    names = [f"{cell.name}:{letter}" for letter in "ab"]
+    leases = [await cell.run(client.lock(name, ttl=600).acquire) for name in names]
+    early = cell.actor().start(other.lock(names[0], ttl=600).acquire)
+    await soon(lambda: seeing.watchers(guarded) == 2, "the first to listen")
+    await asyncio.sleep(2.5 * TOKEN_SECONDS)  # time itself is under test
+    late = cell.actor().start(other.lock(names[1], ttl=600).acquire)
+    await soon(lambda: seeing.watchers(guarded) == 4, "both to listen")
+    for lease, waiter in zip(leases, (early, late), strict=True):
+        await cell.run(lease.release)
+        await cell.run((await within(waiter)).release)
+
+
 async def test_tls(secured: EtcdCluster, open_cell: OpenCell) -> None:
     ca, pem = secured.folder / "authority.pem", secured.folder / "certificate.pem"
     await works(open_cell(f"{secured.url}?ca={ca}&cert={pem}&key={pem}"))

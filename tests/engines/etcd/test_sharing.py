@@ -11,7 +11,7 @@ from holdfast.core.ticket import ALONE, READING, Owner, Place, Share, Standing, 
 from holdfast.engines.etcd import requests
 from holdfast.engines.etcd.admission import Ahead, Crowd, Finding, find
 from holdfast.engines.etcd.engine import EtcdEngine
-from holdfast.engines.etcd.keys import Card, Keys
+from holdfast.engines.etcd.keys import Card, Keys, Labels
 from holdfast.engines.etcd.wire import txn
 from holdfast.engines.registry import open_engine
 from holdfast.io.blocking import BlockingIO, run
@@ -205,3 +205,13 @@ def test_no_group_is_among_the_keys_of_another() -> None:
             other for other in groups if any(key <= tickets[other] < end for key, end in parts)
         ]
         assert others == [other for other in groups if other != group]
+
+
+def test_a_ticket_is_near_its_clients_others_and_few_else() -> None:
+    keys, labels = Keys.of("name"), Labels()
+    own, sibling = keys.ticket(labels.take()), keys.ticket(labels.take())
+    start, end = keys.near(own)
+    assert keys.queue <= start <= own < end <= keys.end
+    assert start <= sibling < end
+    digits = [keys.ticket(f"{digit:x}") for digit in range(16)]
+    assert sum(start <= digit < end for digit in digits) == 1

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,27 @@ async def test_connections_that_are_cut_while_idle(cell: Cell, server: MysqlServ
     again = await cell.run(client.lock(cell.name).acquire)
     assert again.fence > lease.fence
     assert not again.abandoned
+
+
+async def test_cancelled_in_the_moment_in_which_it_is_connected(
+    server: MysqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Python 3.12 `asyncio.wait_for`, with which asyncmy connects, forgets about it."""
+    loop = asyncio.get_running_loop()
+    connect = loop.create_connection
+
+    async def connect_and_cancel(*args: Any, **options: Any) -> Any:
+        made = await connect(*args, **options)
+        loop.call_soon(task.cancel)
+        return made
+
+    async with holdfast.AsyncClient(server.url) as client:
+        monkeypatch.setattr(loop, "create_connection", connect_and_cancel)
+        task = asyncio.create_task(client.lock("cancelled").acquire())
+        with pytest.raises(asyncio.CancelledError):
+            await within(task)
+        monkeypatch.undo()
+        assert await client.lock("cancelled").try_acquire() is not None
 
 
 async def test_a_waiters_connection_is_cut(cell: Cell, server: MysqlServer) -> None:

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import holdfast
+from holdfast.engines.mysql.calls import hash_of
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.mysql.seeing import asleep, run_script
 from tests.engines.mysql.test_trouble import SECRET, add_user
@@ -148,3 +149,47 @@ def test_names_are_bytes(server: MysqlServer) -> None:
         leases = [client.lock(name).try_acquire() for name in names]
         assert all(leases)
         assert set(client.names()) == set(names)
+
+
+def getlock(server: MysqlServer) -> str:
+    return server.url.replace("mysql://", "mysql+getlock://")
+
+
+async def test_session_locks_of_version_2(bare_server: MysqlServer, open_cell: OpenCell) -> None:
+    """Their fences go on growing."""
+    ahead = 10**16
+    bare_server.execute(
+        "CREATE TABLE holdfast_counters (name VARBINARY(512) NOT NULL PRIMARY KEY, "
+        "hash VARBINARY(64) NOT NULL UNIQUE, newest BIGINT NOT NULL, holder VARBINARY(64), "
+        "abandoned BOOLEAN NOT NULL DEFAULT FALSE)"
+    )
+    cell = open_cell(getlock(bare_server))
+    hash = hash_of(f"{DATABASE} holdfast", cell.name)
+    bare_server.execute(
+        "INSERT INTO holdfast_counters VALUES (%s, %s, %s, 'x', FALSE)", cell.name, hash, ahead
+    )
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    assert lease.fence == ahead + 1
+    assert lease.abandoned
+    await cell.run(lease.renew)
+    assert await cell.run(client.names) == [cell.name]
+
+
+async def test_session_locks_of_a_database_that_was_renamed(
+    server: MysqlServer, open_cell: OpenCell
+) -> None:
+    """The hash of a name is another one then. Whether it is free or not: the counter is the same."""
+    cell = open_cell(getlock(server))
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    server.execute("UPDATE holdfast_counters SET hash = 'old'")
+    assert await cell.run(client.lock(cell.name).try_acquire) is None
+    await cell.run(lease.renew)
+    await cell.run(lease.release)
+    server.execute("UPDATE holdfast_counters SET hash = 'old'")
+    again = await cell.run(client.lock(cell.name).acquire)
+    assert again.fence > lease.fence
+    seen = await cell.run(lambda: client.inspect(cell.name))
+    assert [holder.fence for holder in seen.holders] == [again.fence]
+    assert server.execute("SELECT COUNT(*) FROM holdfast_counters") == [(1,)]

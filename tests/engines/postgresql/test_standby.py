@@ -69,6 +69,7 @@ async def test_a_lagging_standby_is_promoted(
     assert may_write(new)
     assert not may_write(old)
     assert may_write(new)
+    storage.close()
     with pytest.raises(holdfast.LeaseLost):
         await cell.run(old.renew)
     await cell.run(new.release)

@@ -61,11 +61,10 @@ class Impostor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for end in (self._listener, *self._accepted):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-        self._thread.join()
+        _hang_up(self._listener)
+        self._thread.join()  # so that nobody is accepted any more
+        for end in self._accepted:
+            _hang_up(end)
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -79,3 +78,9 @@ class Impostor:
             client.sendall(self._greeting)
             while heard := client.recv(65_536):
                 client.sendall(self._answer(heard))
+
+
+def _hang_up(end: socket.socket) -> None:
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()

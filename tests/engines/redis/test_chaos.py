@@ -15,6 +15,9 @@ from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import soon
 
 TURNS = 20
+FAULTS = 100
+"""More than most runs take. The rest is done in peace: what an interrupted contender leaves behind may last
+for its ttl, and on a machine that is slow there would be ever more of it."""
 SEED = random.randrange(1_000_000)
 
 
@@ -129,11 +132,11 @@ async def test_nothing_is_lost_and_nobody_is_inside_together(
             ]
             faults = 0
             while any(one.is_alive() for one in threads) or not all(one.done() for one in tasks):
-                await asyncio.to_thread(trouble, chance, server, proxy)
+                if faults < FAULTS:
+                    await asyncio.to_thread(trouble, chance, server, proxy)
+                    faults += 1
                 await asyncio.sleep(chance.random() / 10)
-                faults += 1
                 assert not section.failures, f"seed {SEED}"
-                assert faults < 2000, f"seed {SEED}: no progress"
             over.set()
             await asyncio.gather(*tasks, *passers_by)
             proxy.heal()

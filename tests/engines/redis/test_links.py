@@ -1,6 +1,7 @@
 """The wire itself: slow, torn to pieces, talking out of turn."""
 
 import asyncio
+import os
 import socket
 import threading
 import time
@@ -22,7 +23,7 @@ from tests.engines.redis.impostors import Impostor, silence
 from tests.engines.redis.seeing import links
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory
-from tests.waiting import soon
+from tests.waiting import PATIENCE, soon
 
 
 class Dribbler(Impostor):
@@ -185,3 +186,23 @@ def test_nothing_has_come_after_all() -> None:
         assert link.read() == []
         theirs.sendall(b"+PONG\r\n")
         assert link.read() == [b"PONG"]
+
+
+def test_one_that_was_dismissed_does_not_listen_at_what_has_its_number_now() -> None:
+    ours, theirs = socket.socketpair()
+    other, peer = socket.socketpair()
+    with ours, theirs, other, peer:
+        ours.settimeout(30)
+        link = BlockingLink(ours)
+        number = link.fileno()
+        link.dismiss()
+        os.dup2(other.fileno(), number)  # as the next file that is opened would be
+        listener = threading.Thread(target=link.listen, args=("x", 600), daemon=True)
+        try:
+            listener.start()
+            listener.join(PATIENCE)
+            assert not listener.is_alive()
+        finally:
+            peer.close()  # for one that does
+            listener.join(30)
+            os.close(number)

@@ -86,10 +86,9 @@ async def test_renewals_are_sent_together(server: RedisServer, open_cell: OpenCe
     leases = await acquire_many(cell, client, 2000)
     assert len(links(server)) <= 2
     assert threading.active_count() - threads <= 1, "one keeper"
-    renewed = Renewed(leases)
     reads = server.info("stats")["total_reads_processed"]
     with counting.commands(server) as commands:
-        await soon(renewed, "all to be renewed")
+        await soon(Renewed(leases), "all to be renewed")
     reads = server.info("stats")["total_reads_processed"] - reads
     assert commands["evalsha"] >= 2000
     assert reads < commands["evalsha"] / 10, "a server reads 16 kB at a time"

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from holdfast.core.errors import EngineError
-from holdfast.core.ticket import ALONE, READING, Owner, Place, Ticket
+from holdfast.core.ticket import ALONE, READING, Place, Ticket
 from holdfast.engines.redis.engine import RedisEngine
 from holdfast.engines.redis.keys import keys_of, note_of, tag_of
 from holdfast.engines.registry import open_engine
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO
 from tests import counting
-from tests.engines.redis.test_sharing import LIMIT, enter, joined, ticket
+from tests.engines.redis.test_sharing import LIMIT, enter, expiring, joined, ticket
 from tests.servers import VALKEY, ClusterSet, RedisFactory, RedisServer
 from tests.waiting import soon
 
@@ -143,9 +143,7 @@ async def test_an_expired_holder_notes_nothing_down_but_its_heir_does(
     server: RedisServer, engine: RedisEngine
 ) -> None:
     for share in (ALONE, READING):
-        dead = Ticket("x", f"dead {share.group}", 0.05, Owner("here", 1), share)
-        await enter(engine, dead)
-        (heir,) = await joined(engine, 1, ALONE)
+        dead, heir = await expiring(server, engine, share, ALONE)
 
         async def over(dead: Ticket = dead) -> bool:
             return not await engine.remember(dead, "late", keep=60, timeout=LIMIT)

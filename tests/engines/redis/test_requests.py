@@ -26,7 +26,7 @@ async def test_acquire_is_one_request_and_release_is_one(
     server: RedisServer, open_cell: OpenCell
 ) -> None:
     cell = open_cell(server.url)
-    client = cell.client()
+    client = cell.client(ttl=600)
     await connected(cell, client)
     for _ in range(3):
         with counting.requests(server) as seen:
@@ -45,7 +45,7 @@ async def test_connecting_is_one_write_and_brings_the_scripts(
     server: RedisServer, open_cell: OpenCell
 ) -> None:
     cell = open_cell(server.url)
-    first, second = cell.client(), cell.client()
+    first, second = cell.client(ttl=600), cell.client(ttl=600)
     with counting.requests(server) as seen:
         await connected(cell, first)
     assert seen == {"hello": 1, "subscribe": 1, "script": 7, "evalsha": 2}
@@ -58,7 +58,7 @@ async def test_a_hand_off_is_one_request_and_one_push(
     server: RedisServer, open_cell: OpenCell
 ) -> None:
     cell = open_cell(server.url)
-    one, other = cell.client(), cell.client()
+    one, other = cell.client(ttl=600), cell.client(ttl=600)
     lease = await cell.run(lambda: one.lock(cell.name).acquire())
     waiter = cell.actor().start(lambda: other.lock(cell.name).acquire())
     await queued(cell, one, 1)

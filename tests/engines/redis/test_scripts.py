@@ -6,13 +6,14 @@ from functools import partial
 
 import pytest
 
-from holdfast.core.ticket import Owner, Place, Ticket
+from holdfast.core.ticket import ALONE, Owner, Place, Ticket
 from holdfast.engines.redis.engine import RedisEngine
 from holdfast.engines.redis.keys import keys_of, name_of, tag_of
 from holdfast.engines.registry import open_engine
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.primitives.waiting import new_id
 from tests.engines.redis.seeing import record, tickets
+from tests.engines.redis.test_sharing import expired, expiring
 from tests.servers import RedisFactory, RedisServer
 from tests.waiting import soon
 
@@ -93,6 +94,20 @@ async def test_keys_end_by_themselves(server: RedisServer, engine: RedisEngine) 
     assert server.execute("STRLEN", RECORD) < 16, "and nothing else"
 
 
+async def test_the_keys_of_a_queue_that_empties_and_fills_again_end_by_themselves(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    """Two who take turns: each time the queue is a new one. Whoever dies in it leaves nothing for ever."""
+    await enter(engine, holder := ticket())
+    for _ in range(3):
+        await enter(engine, following := ticket())
+        assert HOUR_MS < server.execute("PTTL", QUEUE) <= DAY_MS
+        assert HOUR_MS < server.execute("PTTL", TICKETS) <= DAY_MS
+        await engine.leave(holder, timeout=30)
+        assert server.execute("EXISTS", QUEUE, TICKETS) == 0
+        holder = following
+
+
 async def test_a_long_ttl_is_not_cut_short_by_others(
     server: RedisServer, engine: RedisEngine
 ) -> None:
@@ -118,10 +133,8 @@ async def test_a_dead_holder_is_noticed_by_whoever_comes_by(
 ) -> None:
     """Joining, renewing, leaving, looking: each leaves a living head behind that knows it."""
     for act in ("enter", "renew", "leave", "leave unknown", "inspect"):
-        dead, heir, visitor = ticket(0.1), ticket(), ticket()
-        for one in (dead, heir, visitor):
-            await enter(engine, one)
-        await soon(partial(_holder_expired, server), "the holder to expire")
+        _, heir, visitor = await expiring(server, engine, ALONE, ALONE, ALONE)
+        await soon(partial(expired, server), "the holder to expire")
         if act == "enter":
             await enter(engine, visitor)
         elif act == "renew":
@@ -139,11 +152,6 @@ async def test_a_dead_holder_is_noticed_by_whoever_comes_by(
         for one in (heir, visitor):
             await engine.leave(one, timeout=30)
             engine.unpark(one)
-
-
-def _holder_expired(server: RedisServer) -> bool:
-    seconds, micros = server.execute("TIME")
-    return record(server, "x").expires <= int(seconds) * 1_000_000 + int(micros)
 
 
 async def test_the_dead_between_the_living_are_taken_out(
@@ -177,14 +185,64 @@ async def test_the_dead_behind_the_holder_are_skipped(
     assert (told.place, told.abandoned) == (Place.ADMITTED, False), "they never held it"
 
 
+async def test_whoever_joins_a_queue_looks_again_when_one_ahead_may_have_expired(
+    engine: RedisEngine,
+) -> None:
+    async def recheck(ttl: float) -> tuple[Ticket, float]:
+        one = ticket(ttl)
+        return one, (await engine.enter(one, if_free=False, timeout=30)).recheck
+
+    await enter(engine, ticket(1000))
+    _, first = await recheck(500)
+    assert 900 < first <= 1000, "when the holder expires"
+    _, second = await recheck(5000)
+    assert 400 < second <= 500, "when the one ahead does"
+    last, third = await recheck(5000)
+    assert 900 < third <= 1000, "the holder, for that one may be the last ahead by then"
+    await engine.leave(last, timeout=30)
+    _, fourth = await recheck(100)
+    assert 900 < fourth <= 5000
+    _, fifth = await recheck(100)
+    assert 0 < fifth <= 100
+
+
+async def test_one_who_joins_behind_a_short_ticket_does_not_rely_on_a_longer_one_that_left(
+    engine: RedisEngine,
+) -> None:
+    short, long = ticket(50), ticket(5000)
+    for one in (ticket(1000), short, long):
+        await enter(engine, one)
+    await engine.leave(long, timeout=30)
+    standing = await engine.enter(ticket(), if_free=False, timeout=30)
+    assert 0 < standing.recheck <= 50
+
+
+async def test_a_turn_takes_few_commands_however_many_wait(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    """Each costs as much as all the rest of a script. Now and then the keys are prolonged, too."""
+
+    def commands() -> int:
+        return sum(one["calls"] for one in server.execute("INFO", "commandstats").values())
+
+    waiting = [ticket() for _ in range(20)]
+    for one in waiting:
+        await enter(engine, one)
+    least = 1000
+    for one in waiting:
+        before = commands()
+        await engine.leave(one, timeout=30)
+        await enter(engine, ticket())
+        least = min(least, commands() - before)
+    assert least == len(["HELLO", "INFO", "EVALSHA", "EVALSHA"]) + 7 + 5
+
+
 async def test_leaving_behind_a_dead_holder_is_a_clean_release(
     server: RedisServer, engine: RedisEngine
 ) -> None:
     """It was its turn already, though nobody had noticed, and it gave it back."""
-    dead, heir = ticket(0.1), ticket()
-    await enter(engine, dead)
-    await enter(engine, heir)
-    await soon(lambda: _holder_expired(server), "the holder to expire")
+    _, heir = await expiring(server, engine, ALONE, ALONE)
+    await soon(partial(expired, server), "the holder to expire")
     assert await engine.leave(heir, timeout=30)
     assert not (await engine.inspect("x", limit=9, timeout=30)).abandoned
     assert not (await engine.enter(ticket(), if_free=True, timeout=30)).abandoned

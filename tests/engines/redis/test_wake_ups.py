@@ -1,17 +1,18 @@
 """A wake-up that never arrives, comes late or comes twice: the waiter is served all the same."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from holdfast.core.ticket import Owner, Place, Standing, Ticket
-from holdfast.engines.contract import Engine
 from holdfast.engines.registry import open_engine
 from holdfast.io.asyncio import AsyncioIO
 from holdfast.io.blocking import BlockingIO
 from holdfast.primitives.waiting import new_id
 from tests import counting
 from tests.conformance.cells import OpenCell, answered, queued
+from tests.conformance.test_queue import as_face, enter
 from tests.engines.redis.seeing import next_done, tickets
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
@@ -67,26 +68,15 @@ async def test_the_waiter_is_cut_off_at_the_very_moment(
 async def test_waiters_that_leave_are_not_missed(server: RedisServer, open_cell: OpenCell) -> None:
     """The one ahead leaves, so that the one behind has to mind somebody else's expiry."""
     cell = open_cell(server.url)
-    client, dead = cell.client(), cell.client()
-    ahead = Ticket(cell.name, new_id(), 1.0, Owner("dead", 1))
-    await cell.run(lambda: _enter(dead._engine, ahead, cell.face))  # will never be renewed
-    between = cell.actor().start(lambda: client.lock(cell.name).acquire(timeout=0.2))
-    await queued(cell, client, 1)
+    client, engine = cell.client(), cell.client()._engine
+    ahead, between = (Ticket(cell.name, new_id(), ttl, Owner("dead", 1)) for ttl in (5.0, 300.0))
+    for one in (ahead, between):
+        await cell.run(partial(enter, cell, engine, one))  # will never be renewed
     last = cell.actor().start(lambda: client.lock(cell.name, ttl=300).acquire())
     await queued(cell, client, 2)
-    with pytest.raises(TimeoutError):
-        await within(between)
+    await cell.run(lambda: as_face(cell, engine.leave(between, timeout=30)))
     lease = await within(last)  # and not only at its next renewal, after 100 s
     assert lease.abandoned
-
-
-def _enter(engine: Engine, ticket: Ticket, face: str) -> object:
-    entering = engine.enter(ticket, if_free=False, timeout=30)
-    if face == "async":
-        return entering
-    with pytest.raises(StopIteration) as stop:
-        entering.send(None)
-    return stop.value.value
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])

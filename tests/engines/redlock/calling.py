@@ -27,11 +27,13 @@ class Caller:
         self.redis: Any = connect(url)  # redis-py's types are those of its two faces at once
         self.prefix = f"redlock:{uuid4().hex}"
         self.run = "run-1"
+        self._used = {self.prefix}
 
     def call(self, script: Script, name: str | None, *args: Any) -> Any:
         keys = [self.prefix]
         if name is not None:
             keys += self.keys(name)
+        self._used.update(keys)
         return self.redis.eval(script.text, len(keys), *keys, self.run, *args)
 
     def keys(self, name: str) -> list[str]:
@@ -44,9 +46,10 @@ class Caller:
         ttl: int = 600_000,
         hint: int = 0,
         channel: str = "",
-        waited: int = 0,
+        waited: int | None = None,
     ) -> Answer:
-        return Answer.parse(self.call(GRANT, name, id, ttl, hint, "host 1 ", channel, waited))
+        since = "" if waited is None else waited
+        return Answer.parse(self.call(GRANT, name, id, ttl, hint, "host 1 ", channel, since))
 
     def raise_to(self, name: str, id: str, fence: int) -> Answer:
         return Answer.parse(self.call(RAISE, name, id, fence))
@@ -66,8 +69,9 @@ class Caller:
         return bool(self.call(WELCOME, None, self.look().since, floor))
 
     def forget(self) -> None:
-        for key in self.redis.scan_iter(f"{self.prefix}*"):
-            self.redis.delete(key)
+        self.redis.delete(
+            *self._used
+        )  # not by a search: others may have left a hundred thousand here
 
     def time_left(self, name: str) -> int:
         return int(self.redis.pttl(self.keys(name)[0]))

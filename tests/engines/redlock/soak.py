@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from itertools import cycle
 from pathlib import Path
 
@@ -91,7 +91,8 @@ def soak(nodes: RedlockSet, folder: Path, seconds: float) -> Report:
         turns = store.value()
         eventually(lambda: store.value() >= turns + WORKERS, "turns after all harm", timeout=60)
         (folder / "stop").touch()
-    return report_of(store, periods)
+    with closing(store):
+        return report_of(store, periods)
 
 
 def _all_vote(client: holdfast.Client, nodes: RedlockSet) -> bool:

@@ -50,7 +50,8 @@ class Nodes:
         tally = Tally(3)
         for caller in self.callers:
             kept = caller.renew("x", id, TTL, fence)
-            tally.failed() if kept is None else tally.answered(kept)
+            if kept is not None:
+                tally.answered(kept)
         return tally.outcome
 
     def leave(

@@ -54,6 +54,26 @@ async def turn(cell: Cell, client: Any, **options: Any) -> int:
     return int(lease.fence)
 
 
+@pytest.mark.parametrize("harm", [kill, freeze])
+async def test_who_may_have_it_where_nobody_answers_has_not_lost_it(
+    nodes: RedlockSet, open_cell: OpenCell, harm: Callable[[RedisServer], None]
+) -> None:
+    """Two nodes have forgotten it, and two can't be asked: with these it would be a majority."""
+    cell = open_cell(nodes.url)
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=600).acquire())
+    for node in nodes.nodes[:2]:
+        wipe(node)
+    for node in nodes.nodes[2:4]:
+        harm(node)
+    with pytest.raises(holdfast.QuorumLost):
+        await cell.run(lease.renew)
+    lease.check()
+    with pytest.raises(holdfast.QuorumLost) as caught:
+        await cell.run(lease.release)
+    assert caught.value.outcome == "unknown"
+
+
 @pytest.mark.parametrize("harm", [kill, freeze, wipe, restart])
 @pytest.mark.parametrize("count", [1, 2])
 async def test_a_minority_is_not_missed(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 import holdfast
 from tests.conformance.cells import OpenCell
 from tests.engines.redlock.seeing import connected, holders, listening, nothing_left, waiters
@@ -43,6 +45,22 @@ async def test_a_waiter_that_is_cut_off_comes_back(nodes: RedlockSet, open_cell:
     following = await waiter
     await cell.run(following.release)
     await nothing_left(nodes.nodes, cell.name)
+
+
+async def test_a_task_that_gives_nodes_up_ends_the_waiting_of_another(nodes: RedlockSet) -> None:
+    """They share the links; but a task can't go on within another one."""
+    async with holdfast.AsyncClient(nodes.url + "?node_timeout=30") as client:
+        async with client.lock("before", ttl=600):
+            pass
+        for node in nodes.nodes[:3]:
+            node.freeze()
+        patient = asyncio.create_task(client.lock("a", ttl=600).try_acquire())
+        impatient = asyncio.create_task(client.lock("b", ttl=1).try_acquire())
+        for task in (patient, impatient):
+            with pytest.raises(holdfast.QuorumLost):
+                await task
+        for node in nodes.nodes[:3]:
+            node.thaw()
 
 
 def test_threads_that_take_and_give_meanwhile(nodes: RedlockSet) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.engines.redlock.scripts import keys_of
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redlock.seeing import (
     connected,
@@ -34,6 +35,13 @@ def cell(proxies: list[TcpProxy], open_cell: OpenCell) -> Cell:
     nodes = ",".join(f"{HOST}:{proxy.port}" for proxy in proxies)
     # A node that is only slow must not be given up: its next connection would use up the cut.
     return open_cell(f"redlock://{nodes}?node_timeout=2")
+
+
+async def held(cell: Cell, client: Any) -> Any:
+    """A lease of which all nodes know: no answer about it is still to come and uses up a cut."""
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=600).acquire())
+    await cell.run(lambda: client.inspect(cell.name))
+    return lease
 
 
 some = pytest.mark.parametrize("count", [2, 3])
@@ -86,9 +94,7 @@ async def test_refusal(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], c
 
 @some
 async def test_renewal(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], count: int) -> None:
-    client = cell.client()
-    lease = await cell.run(lambda: client.lock(cell.name, ttl=600).acquire())
-    await cell.run(lambda: client.inspect(cell.name))  # all have answered: none of it uses up a cut
+    lease = await held(cell, cell.client())
     number = lease.fence
     for proxy in proxies[:count]:
         proxy.cut_after_request()
@@ -122,6 +128,102 @@ async def test_release(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], c
     await nothing_left(nodes.nodes, cell.name)
 
 
+async def test_a_release_of_which_some_hear_at_once_and_others_when_it_is_told_again(
+    cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy]
+) -> None:
+    """Two nodes give it back, then a third one: a majority, though never in one round."""
+    lease = await held(cell, cell.client())
+    for proxy in proxies[:3]:
+        proxy.black_hole()
+    releasing = cell.actor().start(lease.release)
+    await soon(lambda: not any(holder(node, cell.name) for node in nodes.nodes[3:]), "two to hear")
+    proxies[1].refuse()
+    proxies[2].refuse()
+    proxies[0].heal()
+    await within(releasing)
+    for proxy in proxies[1:3]:
+        proxy.heal()
+    await nothing_left(nodes.nodes, cell.name)
+
+
+async def test_a_release_that_only_those_can_decide_whose_answers_were_lost(
+    cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy]
+) -> None:
+    """Two have it, one does not, and two are cut off: these are asked again, and nobody else would do."""
+    lease = await held(cell, cell.client())
+    nodes.nodes[4].execute("DEL", keys_of(cell.name)[1])
+    for proxy in proxies[:2]:
+        proxy.cut_after_request()
+    await cell.run(lease.release)
+    await nothing_left(nodes.nodes, cell.name)
+
+
+async def test_a_release_is_lost_after_the_others_have_answered(
+    cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy]
+) -> None:
+    """Nobody waits for the last two; but that they have heard it is not to be taken for granted."""
+    lease = await held(cell, cell.client())
+    for proxy in proxies[:2]:
+        proxy.black_hole()
+    await cell.run(lease.release)
+    assert [holder(node, cell.name) for node in nodes.nodes[:2]] == [lease.id] * 2
+    for proxy in proxies[:2]:
+        proxy.cut()
+        proxy.heal()
+    await nothing_left(nodes.nodes, cell.name)
+
+
+async def test_a_release_into_a_line_that_is_dead_without_a_word(
+    cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy]
+) -> None:
+    """Nobody uses it again, and it is given up all the same."""
+    lease = await held(cell, cell.client())
+    for proxy in proxies[:2]:
+        proxy.black_hole()
+    await cell.run(lease.release)
+    await soon(lambda: not any(proxy._links for proxy in proxies[:2]), "the line to be given up")
+    for proxy in proxies[:2]:
+        proxy.heal()
+    await nothing_left(nodes.nodes, cell.name)
+
+
+async def test_a_release_is_refused_after_the_others_have_answered(
+    cell: Cell, nodes: RedlockSet
+) -> None:
+    lease = await held(cell, cell.client())
+    for node in nodes.nodes[:2]:
+        node.execute("SCRIPT", "FLUSH")
+        node.freeze()
+    await cell.run(lease.release)
+    for node in nodes.nodes[:2]:
+        node.thaw()
+    await nothing_left(nodes.nodes, cell.name)
+
+
+async def test_a_withdrawal_is_lost_after_the_others_have_answered(
+    cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy]
+) -> None:
+    client, other = cell.client(), cell.client()
+    await connected(cell, client)
+    lease = await held(cell, other)
+    for node in nodes.nodes[:2]:
+        node.execute("DEL", keys_of(cell.name)[1])  # as if it had not heard of the holder
+    for node in nodes.nodes[2:]:
+        node.freeze()
+    attempt = cell.actor().start(lambda: client.lock(cell.name, ttl=600).try_acquire())
+    await soon(lambda: all(holder(node, cell.name) for node in nodes.nodes[:2]), "two votes")
+    for proxy in proxies[:2]:
+        proxy.black_hole()
+    for node in nodes.nodes[2:]:
+        node.thaw()
+    assert await attempt is None
+    for proxy in proxies[:2]:
+        proxy.cut()
+        proxy.heal()
+    await cell.run(lease.release)
+    await nothing_left(nodes.nodes, cell.name)
+
+
 @pytest.mark.parametrize("count", [2, 5])
 async def test_nobody_listens(
     cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], count: int
@@ -134,7 +236,6 @@ async def test_nobody_listens(
     attempt = cell.actor().start(lambda: client.lock(cell.name, ttl=600).try_acquire())
     if count == 2:
         await cell.run((await attempt).release)
-        await nothing_left(nodes.nodes, cell.name)  # before the cut: what is under way then is lost
     else:
         with pytest.raises(holdfast.QuorumLost) as caught:
             await attempt

@@ -14,7 +14,6 @@ from holdfast.engines.postgresql import calls as postgresql_calls
 from holdfast.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, queued
-from tests.engines.sql.conftest import Database
 from tests.engines.sql.witness import Witness
 from tests.waiting import soon, within
 
@@ -149,17 +148,6 @@ async def test_how_a_holder_departs(cell: Cell) -> None:
         assert not await act(cell, engine.leave(one, timeout=2, departure=departure))
         seen = await act(cell, engine.inspect(cell.name, limit=0, timeout=30))
         assert seen.abandoned is abandoned
-
-
-async def test_a_holder_whose_counter_is_not_to_be_seen(cell: Cell, database: Database) -> None:
-    """As for one who looks just while a first holder comes, or after somebody has tidied up by hand."""
-    client = cell.client()
-    lease = await cell.run(client.lock(cell.name).acquire)
-    table = "holdfast.counters" if database.name == "postgresql" else "holdfast_counters"
-    database.server.execute(f"DELETE FROM {table}")
-    seen = await cell.run(lambda: client.inspect(cell.name))
-    assert [holder.fence for holder in seen.holders] == [lease.fence]
-    assert not seen.abandoned
 
 
 async def test_sessions_are_used_again(cell: Cell, witness: Witness) -> None:

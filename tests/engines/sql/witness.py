@@ -96,7 +96,7 @@ class MysqlWitness(Witness):
         return mysql.connections(self.server)
 
     def holding(self) -> list[int]:
-        held = "SELECT connection FROM holdfast_sessions WHERE IS_USED_LOCK(hash) = connection"
+        held = "SELECT connection FROM holdfast_counters WHERE IS_USED_LOCK(hash) = connection"
         return [id for (id,) in self.server.execute(held)]
 
     def waiting(self) -> list[int]:
@@ -107,14 +107,16 @@ class MysqlWitness(Witness):
         self.server.execute(f"KILL CONNECTION {session}")
 
     def rows(self) -> int:
-        return int(self.server.execute("SELECT COUNT(*) FROM holdfast_sessions")[0][0])
+        holders = "SELECT COUNT(*) FROM holdfast_counters WHERE holder IS NOT NULL"
+        waiters = "SELECT COUNT(*) FROM holdfast_sessions"
+        return sum(int(self.server.execute(count)[0][0]) for count in (holders, waiters))
 
     @contextmanager
     def failing_releases(self) -> Iterator[None]:
-        release = "PROCEDURE holdfast_v2_session_leave"
+        release = "PROCEDURE holdfast_v3_session_leave"
         self.server.execute(f"DROP {release}")
         self.server.execute(
-            f"CREATE {release}(a BLOB, b BLOB, c BLOB, d INT) "
+            f"CREATE {release}(a BLOB, b BLOB, c INT) "
             "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'no'"
         )
         yield

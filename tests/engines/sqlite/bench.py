@@ -10,9 +10,11 @@ from typing import Any
 
 import apsw
 
-from holdfast.core.ticket import ALONE, Owner, Share, Ticket
+from holdfast.core.ticket import ALONE, Departure, Owner, Share, Ticket
+from holdfast.engines.sqlite import queue
 from holdfast.engines.sqlite.opening import connect, make_file
 from holdfast.engines.sqlite.queue import Queues
+from holdfast.engines.sqlite.undisputed import give_back, take
 
 OWNER = Owner("host", 1, "somebody")
 NAME = "order:42"
@@ -50,10 +52,23 @@ class Bench:
         ttl: float = 30.0,
         if_free: bool = False,
     ) -> Any:
-        return self.do(self.queues.enter, Ticket(name, id, ttl, OWNER, share), if_free, listen)
+        return self.request_enter(Ticket(name, id, ttl, OWNER, share), if_free)
 
     def leave(self, id: str, *, name: str = NAME) -> Any:
-        return self.do(self.queues.leave, Ticket(name, id, 30.0, OWNER))
+        return self.request_leave(Ticket(name, id, 30.0, OWNER))
+
+    def request_enter(self, ticket: Ticket, if_free: bool) -> Any:
+        """As the engine does it."""
+        sweeps = queue.sweeps_too()
+        free = None if sweeps else take(self.queues._execute, ticket, queue.now_us())
+        return free or self.do(self.queues.enter, ticket, if_free, listen, sweeps)
+
+    def request_leave(self, ticket: Ticket, departure: Departure = Departure.RELEASED) -> Any:
+        """As the engine does it."""
+        now, lost = queue.now_us(), departure is Departure.LOST
+        if not lost and give_back(self.queues._execute, ticket, now):
+            return True
+        return self.do(self.queues.leave, ticket, departure)
 
     def rows(self) -> int:
         return int(self.connection.execute("SELECT count(*) FROM queue").get)
@@ -71,3 +86,18 @@ def instructions(connection: apsw.Connection) -> Iterator[list[None]]:
     connection.set_progress_handler(count_it, 1)
     yield spent
     connection.set_progress_handler(None)
+
+
+@contextmanager
+def executed(queues: Queues) -> Iterator[list[str]]:
+    """The statements that a request runs, without those around it."""
+    seen: list[str] = []
+    execute = queues._execute
+
+    def noting(sql: str, *args: Any) -> Any:
+        seen.append(sql)
+        return execute(sql, *args)
+
+    queues._execute = noting
+    yield seen
+    queues._execute = execute

@@ -14,7 +14,8 @@ import apsw
 import pytest
 
 import holdfast
-from holdfast.engines.sqlite import opening
+from holdfast.engines.sqlite import opening, queue
+from holdfast.engines.sqlite.statements import GIVE, TAKE
 from tests.engines.sqlite.elsewhere import in_namespace
 from tests.waiting import eventually
 
@@ -69,12 +70,16 @@ def test_a_full_disk(tmp_path: Path) -> None:
     ]
 
 
-def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path) -> None:
+@pytest.mark.parametrize("undisputed", [True, False])
+def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path, undisputed: bool) -> None:
     answer = in_namespace(
+        f"        undisputed = {undisputed}"
         """
         from holdfast.io.blocking import run
         client = holdfast.Client(f"sqlite:///{folder}/locks.db")
         lease = client.lock("x").acquire()
+        if not undisputed:
+            client.inspect("x")
         engine, ticket = client._engine, lease._kept.ticket
         size = os.stat(f"{folder}/locks.db-wal").st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
@@ -176,6 +181,32 @@ def test_an_interrupted_transaction_leaves_nothing_open(
         file.transact("BEGIN IMMEDIATE", client._io.now() + 2, None, act)
     assert not file._connection.in_transaction
     assert client.lock("x").try_acquire()
+
+
+@pytest.mark.parametrize("statement", [TAKE, GIVE])
+def test_interrupted_behind_a_statement_nothing_stays_behind(
+    client: holdfast.Client, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    monkeypatch.setattr(queue, "random", lambda: 1.0)  # no sweep, for which it would go another way
+    client.names()
+    file = client._engine._file  # type: ignore[attr-defined]
+    execute = file._execute
+
+    def interrupted(sql: str, *args: Any) -> Any:
+        result = execute(sql, *args)
+        if sql == statement:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(file, "_execute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        client.lock("x", ttl=600).acquire().release()
+    got: list[holdfast.Lease] = []  # by another thread: the mutex is free too
+    other = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=30)))
+    other.start()
+    other.join()
+    assert not got[0].abandoned
 
 
 def test_interrupted_behind_the_commit_it_still_wakes_the_next(

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from kazoo.security import make_acl
 
 import holdfast
-from tests.conformance.cells import Cell
+from tests.conformance.cells import Cell, OpenCell
 from tests.engines.zookeeper.seeing import Witness, parked
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon, within
@@ -81,3 +82,24 @@ async def test_a_waiter_that_withdraws_in_the_middle_does_not_count(cell: Cell) 
         await within(impatient)
     await cell.run(lease.release)
     assert not (await within(waiter)).abandoned
+
+
+async def test_below_a_root_where_nobody_may_delete(
+    zookeeper: Ensemble, seen: Witness, open_cell: OpenCell
+) -> None:
+    """Then nothing is said to the next one, who finds out by itself."""
+    cell = open_cell(f"{zookeeper.url}/guarded?session=600")
+    seen.client.ensure_path("/guarded")
+    if not seen.client.exists("/guarded/holdfast"):
+        anybody = make_acl("world", "anyone", create=True, read=True, write=True)
+        seen.client.create("/guarded/holdfast", acl=[anybody])
+    client, other = cell.client(), cell.client()
+    for _ in range(2):
+        lease = await cell.run(lambda: client.lock(cell.name).acquire())
+        waiter = cell.actor().start(lambda: other.lock(cell.name).acquire())
+        await parked(other)
+        await cell.run(lease.release)
+        following = await within(waiter)
+        assert not following.abandoned
+        await cell.run(following.release)
+    assert seen.tickets(cell.name, "/guarded") == []

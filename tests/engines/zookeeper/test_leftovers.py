@@ -61,6 +61,7 @@ async def test_hundreds_of_attempts_that_fail(private: Ensemble, open_cell: Open
     await as_before(private, before)
     assert client._engine._mine == {}
     assert client._engine._queues.watches.watched == {}
+    assert client._engine._queues.watches._listening == {}
     assert client._engine._doubtful == set()
     lease.check()
 
@@ -86,6 +87,7 @@ async def test_hundreds_of_attempts_that_are_cancelled(
         await asyncio.gather(*(attempt(start + number) for number in range(20)))
     await as_before(private, before)
     assert client._engine._queues.watches.watched == {}
+    assert client._engine._queues.watches._listening == {}
     lease.check()
 
 

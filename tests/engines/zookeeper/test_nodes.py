@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from kazoo.protocol.serialization import GetChildren, int_struct, write_string
 
 from holdfast.core.ticket import Owner, Ticket
 from holdfast.engines.zookeeper.nodes import (
@@ -13,6 +14,7 @@ from holdfast.engines.zookeeper.nodes import (
     stem,
     unescaped,
 )
+from holdfast.engines.zookeeper.requests import children
 
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from("./% "), min_size=1)
 
@@ -43,6 +45,13 @@ def test_the_order_survives_the_counter_wrapping_around(start: int, shuffled: li
 def test_what_is_not_a_ticket_is_not_listed() -> None:
     nodes = ["x.ab.0000000002", "other", "x.ab", "y.ab.0000000001", "x.cd.0000000001"]
     assert in_order(nodes) == ["x.cd.0000000001", "x.ab.0000000002"]
+
+
+@given(st.lists(NAMES | st.text("0123456789abcdef", min_size=120, max_size=140)))
+def test_a_list_is_read_as_kazoo_reads_it(names: list[str]) -> None:
+    written = [int_struct.pack(len(names)), *(write_string(name) for name in names)]
+    answer = b"header" + b"".join(map(bytes, written))
+    assert children("/").deserialize(answer, 6) == GetChildren.deserialize(answer, 6) == names
 
 
 def test_a_node_does_not_show_the_id() -> None:

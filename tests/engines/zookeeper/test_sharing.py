@@ -73,12 +73,12 @@ async def test_to_share_is_one_round_trip(desk: Desk, trips: list[list[str]], sh
     await desk.leave(await desk.join(share))  # makes the container
     trips.clear()
     await desk.leave(await desk.join(share))
-    assert trips == [["GetData", "Create2", "GetChildren"], ["Delete"]]
+    assert trips == [["GetData", "Create2", "_Children"], ["Delete"]]
     for _ in range(5):
         await desk.join(share)
     trips.clear()
     await desk.leave(await desk.join(share))
-    assert trips == [["GetData", "Create2", "GetChildren"], ["Delete"]]
+    assert trips == [["GetData", "Create2", "_Children"], ["Delete"]]
     writer = await desk.join()
     waiting = await desk.join(share)
     trips.clear()

@@ -16,6 +16,7 @@ from holdfast.engines.contract import Engine, Traits
 from holdfast.engines.etcd import requests
 from holdfast.engines.etcd.blocking import BlockingNode
 from holdfast.engines.etcd.cluster import Cluster
+from holdfast.engines.etcd.ears import Watcher
 from holdfast.engines.etcd.keys import QUEUES, QUEUES_END, Keys, name_of
 from holdfast.engines.etcd.leases import SPARE
 from holdfast.engines.etcd.listing import evict, inspected
@@ -25,7 +26,7 @@ from holdfast.engines.etcd.node import Node
 from holdfast.engines.etcd.notes import Notes
 from holdfast.engines.etcd.queues import Queues
 from holdfast.engines.etcd.renewals import renew
-from holdfast.engines.etcd.seat import View
+from holdfast.engines.etcd.seat import Seat, View
 from holdfast.engines.etcd.troubles import Broken, explained
 from holdfast.engines.etcd.urls import credentials_of, login_of
 from holdfast.engines.etcd.watches import Watches
@@ -86,10 +87,39 @@ class EtcdEngine(Engine):
             raise self._translated(error, ticket.name) from error
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        seat = self._queues.seats.get(ticket.id)
-        view = View() if seat is None else seat.view
-        if seat is None or not view.ahead:
-            return None
+        while True:
+            seat = self._queues.seats.get(ticket.id)
+            view = View() if seat is None else seat.view
+            if seat is None or not view.ahead:
+                return None
+            watcher = self._listening(seat, view)
+            await watcher.flag.wait(max(0.0, until - self._io.now()))
+            try:
+                if watcher.broken is not None:
+                    raise watcher.broken
+                if watcher.over:
+                    confirming = self._io.now() + _CONFIRMING
+                    if watcher.late and await self._queues.unchanged(seat, view, confirming):
+                        continue  # nothing had happened before we listened
+                    # An event may be old news, and tells nothing about the own ticket: make sure. What one
+                    # server knows is enough: who is first stays first until its own ticket goes, and
+                    # when that may be is counted here. To ask all would wait for others' writes.
+                    standing = await self._queues.look(seat, confirming, heard=watcher.heard)
+                    if standing is None or not watcher.late or not seat.view.only_renewed(view):
+                        return standing
+                    continue
+            except Broken as error:
+                raise self._translated(error, ticket.name) from error
+            finally:
+                if watcher.flag.is_set():
+                    self.unpark(ticket)
+            if not watcher.renewed:
+                return None
+            watcher.renewed = False
+            recheck = min(map(self._queues.left, tuple(watcher.ahead.values())))
+            return Standing(Place.WAITING, view.fence, recheck=recheck)
+
+    def _listening(self, seat: Seat, view: View) -> Watcher:
         watcher = seat.watcher
         if watcher is not None and not watcher.listens_to(view.ahead):
             self._watches.drop(watcher)
@@ -97,23 +127,7 @@ class EtcdEngine(Engine):
         if watcher is None:
             watcher = self._watches.add(view.ahead, view.lacking, seat.key, view.revision)
             seat.watcher = watcher
-        await watcher.flag.wait(max(0.0, until - self._io.now()))
-        try:
-            if watcher.broken is not None:
-                raise watcher.broken
-            if watcher.over:
-                # An event may be old news, and tells nothing about the own ticket: make sure.
-                return await self._queues.look(seat, self._io.now() + _CONFIRMING)
-        except Broken as error:
-            raise self._translated(error, ticket.name) from error
-        finally:
-            if watcher.flag.is_set():
-                self.unpark(ticket)
-        if not watcher.renewed:
-            return None
-        watcher.renewed = False
-        recheck = min(map(self._queues.left, watcher.ahead()))
-        return Standing(Place.WAITING, view.fence, recheck=recheck)
+        return watcher
 
     def unpark(self, ticket: Ticket) -> None:
         seat = self._queues.seats.get(ticket.id)

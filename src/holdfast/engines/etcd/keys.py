@@ -71,6 +71,11 @@ class Keys(NamedTuple):
         peers = self.peers(group)
         return Range(self.queue, peers.key), Range(peers.end, self.end)
 
+    def near(self, ticket: bytes) -> Range:
+        """A small part of the queue around a ticket: its client's, and one in sixteen of the others."""
+        start = ticket[: len(self.queue) + 1]
+        return Range(start, start[:-1] + bytes([start[-1] + 1]))
+
 
 def note_key(name: str) -> bytes:
     return _NOTES + _escaped(name)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -206,6 +207,7 @@ class Leases:
         return new
 
 
+@lru_cache(2)
 def trace_lease(day: int) -> int:
     """The id of a day's lease for traces, the same for everybody."""
     return int.from_bytes(sha256(f"holdfast traces {day}".encode()).digest()[:8], "big") >> 2

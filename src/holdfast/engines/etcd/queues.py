@@ -156,14 +156,30 @@ class Queues:
                 continue
             return standing
 
-    async def look(self, seat: Seat, until: float, *, all_peers: bool = False) -> Standing | None:
-        """Where a ticket stands, without renewing it; None: it is not there."""
-        fence = seat.view.fence
-        answer = await self.ask(requests.look(seat, all_peers=all_peers), until, repeatable=True)
-        if not answer.succeeded:
+    async def look(
+        self, seat: Seat, until: float, *, all_peers: bool = False, heard: int = 0
+    ) -> Standing | None:
+        """Where a ticket stands, without renewing it; None: it is not there.
+
+        One server is enough if it knows what was `heard` already; 0: all have to agree.
+        """
+        view = seat.view
+        request = requests.look(seat, view, all_peers=all_peers, local=heard > 0)
+        answer = await self.ask(request, until, repeatable=True)
+        # Another server may lag behind, and even the one that told us lets us read it a moment later.
+        if heard and answer.header.revision < max(heard, view.revision):
+            return await self.look(seat, until, all_peers=all_peers)
+        seen = requests.looked(seat, view, answer)
+        if seen is None:
             return None
-        seen = requests.searched(seat, fence, answer.responses)
         return await self.seated(seat, seen, answer.header.revision, until)
+
+    async def unchanged(self, seat: Seat, view: View, until: float) -> bool:
+        """Whether nothing has happened to a ticket and those ahead of it: less work than to look."""
+        answer = await self.ask(requests.unchanged(seat, view), until, repeatable=True)
+        if answer.succeeded:
+            seat.learn(view._replace(revision=answer.header.revision))
+        return answer.succeeded
 
     async def seated(
         self, seat: Seat, seen: requests.Seen, revision: int, until: float
@@ -289,7 +305,7 @@ class Queues:
                 abandoned = found.abandoned
         if departure is Departure.WITHDRAWN and abandoned:
             return (await self.ask(requests.abandon(seat, traces), until)).succeeded
-        return _done(await self.ask(requests.release(seat, traces), until))
+        return (await self.ask(requests.release(seat, traces), until)).succeeded
 
     def _give_back(self, id: str, seat: Seat) -> None:
         """If every request about this ticket was answered, its label may serve another one."""

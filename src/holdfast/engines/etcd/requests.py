@@ -10,14 +10,14 @@ from holdfast.engines.etcd.keys import Card, Keys
 from holdfast.engines.etcd.leases import Lease
 from holdfast.engines.etcd.messages_pb2 import (
     KeyValue,
-    RequestOp,
     ResponseOp,
     TxnRequest,
     TxnResponse,
 )
 from holdfast.engines.etcd.seat import Seat, View
-from holdfast.engines.etcd.traces import Trace, written
+from holdfast.engines.etcd.traces import Trace, said, written
 from holdfast.engines.etcd.wire import (
+    Part,
     about,
     above,
     changed_at,
@@ -48,14 +48,18 @@ def enter(seat: Seat, card: Card, lease: Lease, traces: Lease, *, if_free: bool)
     is_new = created_at(seat.key, 0)
     join = put(seat.key, card.pack(), lease.id)
     mark = put(keys.trace, written("held"), traces.id)
-    if if_free:
-        refused = nested([is_new], [newest(keys.queue, keys.end)], there_already(seat, card, lease))
-        is_free = created_at(keys.queue, 0, keys.end)
-        otherwise = nested([is_new, is_free], [join, get(keys.trace)], [refused])
-    else:
-        otherwise = nested([is_new], [*search(seat), join], there_already(seat, card, lease))
-    nothing = created_at(keys.everything, 0, keys.everything_end)
-    return txn([nothing], [join, mark], [otherwise])
+    # Where there is a trace, etcd need not go through the whole queue to see that there is something.
+    nothing = [
+        created_at(keys.trace, 0),
+        created_at(keys.everything, 0, keys.everything_end),
+    ]
+    if not if_free:
+        found = nested(nothing, [mark], search(seat))
+        return txn([is_new], [found, join], there_already(seat, card, lease))
+    refused = nested([is_new], [newest(keys.queue, keys.end)], there_already(seat, card, lease))
+    is_free = created_at(keys.queue, 0, keys.end)
+    otherwise = nested([is_new, is_free], [join, get(keys.trace)], [refused])
+    return txn(nothing, [join, mark], [otherwise])
 
 
 class Seen(NamedTuple):
@@ -83,19 +87,22 @@ class Joined(NamedTuple):
 def joined(seat: Seat, answer: TxnResponse, *, if_free: bool) -> Joined | None:
     """Read what `enter` was told; None: it was there already."""
     fence = answer.header.revision
+    if not if_free:
+        if not answer.succeeded:
+            return None
+        found = answer.responses[0].response_txn
+        if found.succeeded:
+            return Joined(True, Seen(fence), marked=True)
+        return Joined(True, searched(seat, fence, found.responses))
     if answer.succeeded:
         return Joined(True, Seen(fence), marked=True)
     otherwise = answer.responses[0].response_txn
-    if if_free:
-        if otherwise.succeeded:
-            return Joined(True, Seen(fence, trace=_trace(otherwise.responses[1])))
-        refused = otherwise.responses[0].response_txn
-        if not refused.succeeded:
-            return None
-        return Joined(False, Seen(0, Finding(_tickets(refused.responses[0]))))
-    if not otherwise.succeeded:
+    if otherwise.succeeded:
+        return Joined(True, Seen(fence, trace=_trace(otherwise.responses[1])))
+    refused = otherwise.responses[0].response_txn
+    if not refused.succeeded:
         return None
-    return Joined(True, searched(seat, fence, otherwise.responses[:-1]))
+    return Joined(False, Seen(0, Finding(_tickets(refused.responses[0]))))
 
 
 def there(
@@ -103,45 +110,83 @@ def there(
 ) -> tuple[KeyValue, Sequence[ResponseOp]]:
     """What a request to enter found there already, and what was told about it."""
     found = answer
-    for _ in range(if_free + (not seat.shares)):
+    for _ in range(if_free * (1 if seat.shares else 2)):
         found = found.responses[0].response_txn
     own = first(found.responses[0].response_range)
     assert own is not None
     return own, found.responses[1:]
 
 
-def renew(seat: Seat, view: View, card: Card, lease: Lease) -> RequestOp:
+def renew(seat: Seat, view: View, card: Card, lease: Lease) -> Part:
     """Extend a ticket if it is there, and look where it stands."""
     return nested([created_at(seat.key, view.fence)], _renewed(seat, view, card, lease))
 
 
-def look(seat: Seat, *, all_peers: bool = False) -> TxnRequest:
-    """Where a ticket with a known fence stands.
+def look(seat: Seat, view: View, *, all_peers: bool = False, local: bool = False) -> TxnRequest:
+    """Where a ticket with a known fence stands; `local`: as far as the server that is asked knows.
 
-    It only reads, and nothing is nested in it: such a transaction costs the servers no write.
+    It only reads, and nothing is nested in it: such a transaction costs the servers no write. If the trace
+    says that the one right ahead released, that one was the first, and this one is now: then etcd need not
+    go through the queue.
     """
-    fence = seat.view.fence
-    return txn([created_at(seat.key, fence)], search(seat, fence, all_peers=all_peers))
+    mine = created_at(seat.key, view.fence)
+    everything = search(seat, view.fence, all_peers=all_peers)
+    if _is_right_behind(seat, view):
+        trace = seat.keys.trace
+        request = txn(
+            [mine, *said(trace, "released", view.ahead[0].fence)],
+            [get(trace)],
+            [about(seat.key), *everything],
+        )
+    else:
+        request = txn([mine], everything)
+    if local:
+        for step in (*request.success, *request.failure):
+            step.request_range.serializable = True
+    return request
 
 
-def write(seat: Seat, card: Card, lease: Lease) -> RequestOp:
+def unchanged(seat: Seat, view: View) -> TxnRequest:
+    """Whether those ahead of a ticket with a known fence were not even renewed, and it is there itself."""
+    same = [changed_at(one.key, one.version) for one in view.ahead]
+    return txn([created_at(seat.key, view.fence), *same])
+
+
+def looked(seat: Seat, view: View, answer: TxnResponse) -> Seen | None:
+    """Read what `look` was told; None: it was not there."""
+    if not _is_right_behind(seat, view):
+        return searched(seat, view.fence, answer.responses) if answer.succeeded else None
+    if answer.succeeded:
+        return Seen(view.fence, trace=_trace(answer.responses[0]))
+    own = first(answer.responses[0].response_range)
+    if own is None or own.create_revision != view.fence:
+        return None
+    return searched(seat, view.fence, answer.responses[1:])
+
+
+def _is_right_behind(seat: Seat, view: View) -> bool:
+    """Whether the one of which it has to hear is the one right ahead of it in the queue."""
+    return bool(view.ahead) and not seat.shares
+
+
+def write(seat: Seat, card: Card, lease: Lease) -> Part:
     """Write what is on a ticket, unless something newer stands there: this may come late."""
     text = card.pack()
     return nested([above(seat.key, text)], [touch(seat.key)], [put(seat.key, text, lease.id)])
 
 
-def there_already(seat: Seat, card: Card, lease: Lease) -> list[RequestOp]:
+def there_already(seat: Seat, card: Card, lease: Lease) -> list[Part]:
     """What a request to enter does if the ticket is there: renew it, if its fence is known."""
     view = seat.view
     return [get(seat.key), *(_renewed(seat, view, card, lease) if view.fence else ())]
 
 
-def _renewed(seat: Seat, view: View, card: Card, lease: Lease) -> list[RequestOp]:
+def _renewed(seat: Seat, view: View, card: Card, lease: Lease) -> list[Part]:
     same = seat.lease is lease and card is seat.card
     return [touch(seat.key) if same else write(seat, card, lease), *_who_is_ahead(seat, view)]
 
 
-def _who_is_ahead(seat: Seat, view: View) -> list[RequestOp]:
+def _who_is_ahead(seat: Seat, view: View) -> list[Part]:
     """Who is, of those that were there before; and if nobody is, the trace."""
     if view.admitted:
         return []
@@ -153,7 +198,7 @@ def _who_is_ahead(seat: Seat, view: View) -> list[RequestOp]:
     return [nested(same, [get(one.key) for one in view.ahead], everything)]
 
 
-def search(seat: Seat, fence: int = 0, *, all_peers: bool = False) -> list[RequestOp]:
+def search(seat: Seat, fence: int = 0, *, all_peers: bool = False) -> list[Part]:
     """Who was there before the one with this fence, or before one that is about to join."""
     keys, share = seat.keys, seat.card.share
     trace = get(keys.trace)
@@ -240,17 +285,20 @@ def evict_all(holders: Sequence[KeyValue]) -> TxnRequest:
 
 def release(seat: Seat, traces: Lease) -> TxnRequest:
     """Take out one that is known to hold alone: the last one to leave takes the trace along."""
-    keys = seat.keys
-    mine = created_at(seat.key, seat.view.fence)
+    keys, view = seat.keys, seat.view
+    is_last = [none_after(keys.queue, keys.end, view.fence)]
+    if view.revision > view.fence:
+        # It has waited, so others may, too: of many some are near, and etcd need not go through them all.
+        is_last.insert(0, none_after(*keys.near(seat.key), view.fence))
     return txn(
-        [mine, none_after(keys.queue, keys.end, seat.view.fence)],
-        [delete(keys.everything, keys.everything_end)],
+        [created_at(seat.key, view.fence)],
         [
             nested(
-                [mine],
+                is_last,
+                [delete(keys.everything, keys.everything_end)],
                 [
                     delete(seat.key),
-                    put(keys.trace, written("released", seat.view.fence), traces.id),
+                    put(keys.trace, written("released", view.fence), traces.id),
                 ],
             )
         ],

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from holdfast.core.ticket import Share, Ticket
 from holdfast.engines.etcd.admission import Ahead
+from holdfast.engines.etcd.ears import Watcher
 from holdfast.engines.etcd.keys import Card, Keys
 from holdfast.engines.etcd.leases import Lease
 from holdfast.engines.etcd.messages_pb2 import KeyValue
-from holdfast.engines.etcd.watches import Watcher
 
 
 class View(NamedTuple):
@@ -30,6 +30,12 @@ class View(NamedTuple):
     """None: not known yet. It is found out when the ticket is admitted."""
     decisive: bool = False
     """Whether a ticket waits as long as nothing but renewals happens to those ahead."""
+
+    def only_renewed(self, earlier: View) -> bool:
+        """Whether nothing else has happened to those ahead since."""
+        return [one.fence for one in self.ahead] == [one.fence for one in earlier.ahead] and all(
+            map(Ahead.only_renewed, self.ahead, earlier.ahead)
+        )
 
 
 class Seat:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from holdfast.engines.etcd.keys import Card, Keys
 from holdfast.engines.etcd.leases import Lease
-from holdfast.engines.etcd.messages_pb2 import RequestOp, TxnRequest, TxnResponse
+from holdfast.engines.etcd.messages_pb2 import TxnRequest, TxnResponse
 from holdfast.engines.etcd.requests import Joined, Seen, search, searched, there_already, write
 from holdfast.engines.etcd.seat import Seat
 from holdfast.engines.etcd.traces import Trace, written
 from holdfast.engines.etcd.wire import (
+    Part,
     changed_at,
     created_at,
     delete,
@@ -121,12 +122,12 @@ def settle(seat: Seat, fence: int, trace: Trace, abandoned: bool, traces: Lease)
     )
 
 
-def _join(seat: Seat, card: Card, lease: Lease) -> RequestOp:
+def _join(seat: Seat, card: Card, lease: Lease) -> Part:
     """A newcomer has called nobody yet."""
     return put(seat.key, card.uncalled().pack(), lease.id)
 
 
-def _left(keys: Keys, abandoned: bool, traces: Lease) -> RequestOp:
+def _left(keys: Keys, abandoned: bool, traces: Lease) -> Part:
     """What those who share leave behind: the word that somebody else was lost, or nothing."""
     if abandoned:
         return put(keys.trace, written("abandoned"), traces.id)

@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from holdfast.engines.etcd.messages_pb2 import KeyValue
+from holdfast.engines.etcd.wire import Part, above, below
 
 State = Literal["held", "released", "abandoned"]
 
@@ -67,3 +68,9 @@ class Trace(NamedTuple):
 
 def written(state: State, fence: int = 0) -> bytes:
     return f"{state} {fence} {time.time():.3f}".encode()
+
+
+def said(key: bytes, state: State, fence: int) -> tuple[Part, Part]:
+    """Whether the trace says this, whenever it was written."""
+    words = f"{state} {fence}".encode()
+    return above(key, words + b" "), below(key, words + b"!")

@@ -9,7 +9,7 @@ from holdfast.engines.etcd import requests, sharing
 from holdfast.engines.etcd.cluster import Cluster
 from holdfast.engines.etcd.keys import Card, Keys
 from holdfast.engines.etcd.leases import Leases
-from holdfast.engines.etcd.messages_pb2 import TxnRequest
+from holdfast.engines.etcd.messages_pb2 import RangeRequest, TxnRequest
 from holdfast.engines.etcd.seat import Seat
 from holdfast.engines.etcd.traces import Trace, Verdict
 from holdfast.engines.etcd.troubles import Broken, Compacted
@@ -44,8 +44,8 @@ class Verdicts:
         known = trace.verdict(fence, ())
         if known is not None:
             return known
-        request = oldest(keys.queue, keys.end, 1).request_range
-        request.revision = trace.revision
+        who = oldest(keys.queue, keys.end, 1)["request_range"]
+        request = RangeRequest(**who, revision=trace.revision)
         try:
             answer = await self._cluster.ask(RANGE, request, until, repeatable=True)
         except Compacted:

@@ -1,7 +1,10 @@
 """The watches of all waiting tickets of a client, in one stream.
 
 A waiter watches a ticket ahead of it, or several, and its own. What it hears is only a reason to look: who
-holds is decided by a transaction, never by an event.
+holds is decided by a transaction, never by an event. `ears.py` has what each of them is told.
+
+A watch begins when etcd says so, never in the past: of that etcd tells only ten times a second, and if it
+was compacted meanwhile, it may even leave out that a key was deleted. Whoever has missed something looks.
 """
 
 from __future__ import annotations
@@ -9,16 +12,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import count
 from weakref import WeakSet
 
 from holdfast.core.backoff import Backoff
 from holdfast.engines.etcd.admission import Ahead
 from holdfast.engines.etcd.cluster import Cluster
+from holdfast.engines.etcd.ears import Ear, OnRenewed, Watcher
 from holdfast.engines.etcd.messages_pb2 import (
-    Event,
-    KeyValue,
     WatchCancelRequest,
     WatchCreateRequest,
     WatchRequest,
@@ -27,7 +29,6 @@ from holdfast.engines.etcd.messages_pb2 import (
 from holdfast.engines.etcd.node import Node, Stream
 from holdfast.engines.etcd.troubles import Broken
 from holdfast.io.contract import IO, Task
-from holdfast.io.contract import Event as Flag
 
 _OPENING = 2.0
 """Seconds that it may take to log in for a stream."""
@@ -35,60 +36,30 @@ _OPENING = 2.0
 _QUIET = 1.0
 """Seconds that a fork waits for streams to end."""
 
+_SPARED = 64
+"""Watches that stay though nobody needs them at present."""
+
+_UNWANTED = 3
+"""Events that such a watch may hear; at the next one it ends. Two come each time its key is used again."""
+
 _STEADY = 5.0
 """Seconds after which a stream that ends was a good one, and the next is opened at once."""
 
 
-class Watcher:
-    """What one waiting ticket listens for."""
-
-    __slots__ = ("broken", "ears", "flag", "lacking", "over", "renewed")
-
-    def __init__(self, lacking: int, flag: Flag) -> None:
-        self.lacking = lacking
-        """How much weight of those ahead has still to go; 0: nobody may."""
-        self.flag = flag
-        self.ears: list[_Ear] = []
-        self.over = False
-        """Enough of those ahead are gone, or the own ticket is, or it is not known any more: look again."""
-        self.renewed = False
-        """Whether somebody ahead was renewed since this was last asked."""
-        self.broken: Broken | None = None
-
-    def listens_to(self, ahead: Sequence[Ahead]) -> bool:
-        watched = {ear.ahead.fence for ear in self.ears if ear.ahead is not None}
-        return watched == {one.fence for one in ahead}
-
-    def ahead(self) -> Iterator[Ahead]:
-        """Those ahead, as they were last heard of."""
-        return (ear.ahead for ear in self.ears if ear.ahead is not None)
-
-
-class _Ear:
-    """One watch: on a ticket ahead, or on the own one."""
-
-    __slots__ = ("ahead", "id", "key", "revision", "watcher")
-
-    def __init__(self, id: int, watcher: Watcher, key: bytes, ahead: Ahead | None) -> None:
-        self.id = id
-        self.watcher = watcher
-        self.key = key
-        self.ahead = ahead
-        """None: it is the own one."""
-        self.revision = 0
-        """What happened up to here is known."""
-
-
 class Watches:
-    """Opens the stream when the first one waits, resumes it elsewhere if it breaks, and ends it."""
+    """Opens the stream when the first one waits, another one elsewhere if it breaks, and ends it."""
 
-    def __init__(self, cluster: Cluster, io: IO, on_renewed: Callable[[KeyValue], Ahead]) -> None:
+    def __init__(self, cluster: Cluster, io: IO, on_renewed: OnRenewed) -> None:
         self._cluster = cluster
         self._io = io
         self._on_renewed = on_renewed
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._ids = count(1)  # etcd takes 0 for none
-        self._ears: dict[int, _Ear] = {}
+        self._ears: dict[int, Ear] = {}
+        self._by_key: dict[tuple[bytes, bool], Ear] = {}
+        self._spared: dict[int, Ear] = {}
+        """Those that nobody needs at present, the one that was needed last at the end."""
+        self._used = False
         self._stream: Stream | None = None
         self._task: Task | None = None
         self._closed = False
@@ -99,36 +70,34 @@ class Watches:
 
     def add(self, ahead: Sequence[Ahead], lacking: int, own: bytes, revision: int) -> Watcher:
         """Listen for what happens to those ahead and to the own ticket after a revision."""
-        watcher = Watcher(lacking, self._io.event())
+        watcher = Watcher(ahead, lacking, revision, self._io.event())
         with self._mutex:
-            watcher.ears = [_Ear(next(self._ids), watcher, one.key, one) for one in ahead]
-            watcher.ears.append(_Ear(next(self._ids), watcher, own, None))
-            for ear in watcher.ears:
-                ear.revision = revision
-                self._ears[ear.id] = ear
             if self._closed:
-                _look_again(watcher)
-            elif self._stream is not None:
-                for ear in watcher.ears:
-                    self._create(self._stream, ear)
-            elif self._task is None:
+                watcher.look_again()
+                return watcher
+            for key, is_own in ((own, True), *((one.key, False) for one in ahead)):
+                self._ear(key, is_own).join(watcher, self._on_renewed)
+            self._used = True
+            if self._task is None:
                 self._task = self._io.spawn(self._run(), "holdfast-watches")
         return watcher
 
     def drop(self, watcher: Watcher) -> None:
         """Listen no more; whoever still waits for it looks again."""
-        _look_again(watcher)
+        watcher.look_again()
         with self._mutex:
             for ear in watcher.ears:
-                self._close(ear)
+                ear.watchers.discard(watcher)
+                if not ear.watchers and self._ears.get(ear.id) is ear:
+                    self._spare(ear)
 
     async def close(self) -> None:
         """Send everyone off, and end the stream."""
         with self._mutex:
             self._closed = True
-            ears, stream, task = list(self._ears.values()), self._stream, self._task
-        for ear in ears:
-            _look_again(ear.watcher)
+            stream, task = self._stream, self._task
+            for ear in self._ears.values():
+                ear.dismiss()
         if stream is not None:
             stream.close()
         if task is not None:
@@ -154,7 +123,12 @@ class Watches:
                 self._stream.close()
 
     def _idle(self) -> bool:
-        return not self._ears
+        """Whether nobody waits, nor has since this was last asked: a stream is not made anew for nothing."""
+        used, self._used = self._used, False
+        return not used and self._nobody()
+
+    def _nobody(self) -> bool:
+        return len(self._ears) == len(self._spared)
 
     async def _run(self) -> None:
         failed = 0
@@ -170,15 +144,18 @@ class Watches:
                 failed = 0
             if self._io.now() - opened > _STEADY:
                 backoff.reset()
-            elif self._wanted():
+            elif self._needed():
                 await self._io.event().wait(backoff.next())
 
+    def _needed(self) -> bool:
+        return not self._nobody() and not self._closed
+
     def _wanted(self) -> bool:
+        """Whether to go on; if not, whoever comes next begins anew."""
         with self._mutex:
-            if self._ears and not self._closed:
-                return True
-            self._task = None
-            return False
+            if not self._needed():
+                self._task = None
+            return self._task is not None
 
     async def _listen(self) -> tuple[bool, Broken | None]:
         """Listen until the stream ends: whether anything came, and what broke it."""
@@ -202,62 +179,75 @@ class Watches:
         finally:
             with self._mutex:
                 self._stream = None
+                for ear in list(self._spared.values()):
+                    self._forget(ear)
+                for ear in self._ears.values():
+                    ear.end()
             if stream is not None:
                 await stream.ended()
         return heard, None
 
-    def _create(self, stream: Stream, ear: _Ear) -> None:
-        # Of the own ticket's renewals one knows.
-        filters = [WatchCreateRequest.NOPUT] if ear.ahead is None else []
-        create = WatchCreateRequest(
-            key=ear.key, start_revision=ear.revision + 1, watch_id=ear.id, filters=filters
-        )
+    # --- the ears; all of this with the mutex held
+
+    def _ear(self, key: bytes, own: bool) -> Ear:
+        """The one on this key, or a new one."""
+        ear = self._by_key.get((key, own))
+        if ear is None:
+            ear = self._by_key[key, own] = Ear(next(self._ids), key, own)
+            self._ears[ear.id] = ear
+            if self._stream is not None:
+                self._create(self._stream, ear)
+        self._spared.pop(ear.id, None)
+        ear.unwanted = 0
+        return ear
+
+    def _create(self, stream: Stream, ear: Ear) -> None:
+        filters = [WatchCreateRequest.NOPUT] if ear.own else []
+        create = WatchCreateRequest(key=ear.key, watch_id=ear.id, filters=filters)
         stream.send(WatchRequest(create_request=create))
 
-    def _close(self, ear: _Ear) -> None:
-        if self._ears.pop(ear.id, None) is not None and self._stream is not None:
+    def _spare(self, ear: Ear) -> None:
+        """Nobody needs it at present."""
+        self._spared[ear.id] = ear
+        if len(self._spared) > _SPARED:
+            self._close(next(iter(self._spared.values())))
+
+    def _close(self, ear: Ear) -> None:
+        self._forget(ear)
+        if self._stream is not None:
             cancel = WatchCancelRequest(watch_id=ear.id)
             self._stream.send(WatchRequest(cancel_request=cancel))
 
+    def _forget(self, ear: Ear) -> None:
+        del self._ears[ear.id], self._by_key[ear.key, ear.own]
+        self._spared.pop(ear.id, None)
+
     def _heard(self, response: WatchResponse) -> None:
-        ear = self._ears.get(response.watch_id)
-        if ear is None:
-            return
-        if response.canceled:
-            if not response.compact_revision:
-                # Our token may have expired: the next stream comes with a new one.
-                self._cluster.log_out()
-                self._move()
-            _look_again(ear.watcher)
-        for event in response.events:
-            ear.revision = event.kv.mod_revision
-            if event.type == Event.DELETE:
-                self._gone(ear)
-                return  # what comes after that is another ticket's
-            self._renewed(ear, event.kv)
+        with self._mutex:
+            ear = self._ears.get(response.watch_id)
+            # A watch that was not even begun has no number yet. What we ended ourselves has no ear any more.
+            if response.canceled and (ear is not None or response.watch_id < 0):
+                self._refused()
+            elif ear is not None:
+                if response.created:
+                    ear.begin(response.header.revision)
+                for event in response.events:
+                    ear.hear(event, self._on_renewed)
+                if ear.unwanted > _UNWANTED:
+                    self._close(ear)
 
-    def _gone(self, ear: _Ear) -> None:
-        watcher = ear.watcher
-        if ear.ahead is not None and watcher.lacking > ear.ahead.share.weight:
-            watcher.lacking -= ear.ahead.share.weight
-            watcher.ears = [other for other in watcher.ears if other is not ear]
-            with self._mutex:
-                self._close(ear)
-        else:
-            _look_again(watcher)
-
-    def _renewed(self, ear: _Ear, kv: KeyValue) -> None:
-        before, ear.ahead = ear.ahead, self._on_renewed(kv)
-        # That it goes on is no reason to wake up: it is enough to know it when the time would be up.
-        ear.watcher.renewed = True
-        if before is not None and not ear.ahead.only_renewed(before):
-            _look_again(ear.watcher)
+    def _refused(self) -> None:
+        """Our token may have expired: the next stream comes with a new one, and begins all of them anew."""
+        self._cluster.log_out()
+        if self._stream is not None:
+            self._stream.close()
 
     def _give_up(self, error: Broken) -> None:
         """No server lets us listen: those who wait have to know."""
         with self._mutex:
-            watchers = {ear.watcher for ear in self._ears.values()}
-            self._ears.clear()
+            watchers = {watcher for ear in self._ears.values() for watcher in ear.watchers}
+            for ear in list(self._ears.values()):
+                self._forget(ear)
         for watcher in watchers:
             watcher.broken = error
             watcher.flag.set()
@@ -277,8 +267,3 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_all.clear)
-
-
-def _look_again(watcher: Watcher) -> None:
-    watcher.over = True
-    watcher.flag.set()

@@ -9,7 +9,6 @@ from holdfast.engines.etcd.messages_pb2 import (
     AuthenticateRequest,
     AuthenticateResponse,
     Compare,
-    DeleteRangeRequest,
     KeyValue,
     LeaseGrantRequest,
     LeaseGrantResponse,
@@ -19,10 +18,8 @@ from holdfast.engines.etcd.messages_pb2 import (
     LeaseRevokeResponse,
     LeaseTimeToLiveRequest,
     LeaseTimeToLiveResponse,
-    PutRequest,
     RangeRequest,
     RangeResponse,
-    RequestOp,
     TxnRequest,
     TxnResponse,
     WatchRequest,
@@ -53,117 +50,125 @@ TIME_TO_LIVE = _method("Lease/LeaseTimeToLive", LeaseTimeToLiveRequest, LeaseTim
 AUTHENTICATE = _method("Auth/Authenticate", AuthenticateRequest, AuthenticateResponse)
 
 
+# --- the parts of a transaction. They are dicts: of messages protobuf would make a copy at each level.
+
+Part = dict[str, Any]
+
 # --- conditions. Those about a range hold if they hold for each of its keys, a missing key has
 # revision 0, and so has an empty range.
 
 
-def created_at(key: bytes, revision: int, end: bytes = b"") -> Compare:
-    return Compare(
-        result=Compare.EQUAL,
-        target=Compare.CREATE,
-        key=key,
-        range_end=end,
-        create_revision=revision,
-    )
+def created_at(key: bytes, revision: int, end: bytes = b"") -> Part:
+    return {
+        "result": Compare.EQUAL,
+        "target": Compare.CREATE,
+        "key": key,
+        "range_end": end,
+        "create_revision": revision,
+    }
 
 
-def changed_at(key: bytes, revision: int) -> Compare:
-    return Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)
+def changed_at(key: bytes, revision: int) -> Part:
+    return {"result": Compare.EQUAL, "target": Compare.MOD, "key": key, "mod_revision": revision}
 
 
-def none_before(key: bytes, end: bytes, revision: int) -> Compare:
-    return Compare(
-        result=Compare.GREATER,
-        target=Compare.CREATE,
-        key=key,
-        range_end=end,
-        create_revision=revision - 1,
-    )
+def none_before(key: bytes, end: bytes, revision: int) -> Part:
+    return {
+        "result": Compare.GREATER,
+        "target": Compare.CREATE,
+        "key": key,
+        "range_end": end,
+        "create_revision": revision - 1,
+    }
 
 
-def none_after(key: bytes, end: bytes, revision: int) -> Compare:
-    return Compare(
-        result=Compare.LESS,
-        target=Compare.CREATE,
-        key=key,
-        range_end=end,
-        create_revision=revision + 1,
-    )
+def none_after(key: bytes, end: bytes, revision: int) -> Part:
+    return {
+        "result": Compare.LESS,
+        "target": Compare.CREATE,
+        "key": key,
+        "range_end": end,
+        "create_revision": revision + 1,
+    }
 
 
-def above(key: bytes, value: bytes) -> Compare:
+def above(key: bytes, value: bytes) -> Part:
     """Whether a key's value is greater than another, byte by byte."""
-    return Compare(result=Compare.GREATER, target=Compare.VALUE, key=key, value=value)
+    return {"result": Compare.GREATER, "target": Compare.VALUE, "key": key, "value": value}
+
+
+def below(key: bytes, value: bytes) -> Part:
+    return {"result": Compare.LESS, "target": Compare.VALUE, "key": key, "value": value}
 
 
 # --- steps
 
 
-def get(key: bytes) -> RequestOp:
-    return RequestOp(request_range=RangeRequest(key=key))
+def get(key: bytes) -> Part:
+    return {"request_range": {"key": key}}
 
 
-def about(key: bytes) -> RequestOp:
+def about(key: bytes) -> Part:
     """All but the value."""
-    return RequestOp(request_range=RangeRequest(key=key, keys_only=True))
+    return {"request_range": {"key": key, "keys_only": True}}
 
 
-def oldest(key: bytes, end: bytes, limit: int, *, before: int = 0) -> RequestOp:
+def oldest(key: bytes, end: bytes, limit: int, *, before: int = 0) -> Part:
     """The oldest keys of a range, of those that were created before a revision."""
-    return RequestOp(
-        request_range=RangeRequest(
-            key=key,
-            range_end=end,
-            limit=limit,
-            sort_order=RangeRequest.ASCEND,
-            sort_target=RangeRequest.CREATE,
-            max_create_revision=before - 1 if before else 0,
-        )
-    )
+    return {
+        "request_range": {
+            "key": key,
+            "range_end": end,
+            "limit": limit,
+            "sort_order": RangeRequest.ASCEND,
+            "sort_target": RangeRequest.CREATE,
+            "max_create_revision": before - 1 if before else 0,
+        }
+    }
 
 
-def newest(key: bytes, end: bytes, *, before: int = 0) -> RequestOp:
+def newest(key: bytes, end: bytes, *, before: int = 0) -> Part:
     """The newest key of a range, of those that were created before a revision."""
-    return RequestOp(
-        request_range=RangeRequest(
-            key=key,
-            range_end=end,
-            limit=1,
-            sort_order=RangeRequest.DESCEND,
-            sort_target=RangeRequest.CREATE,
-            max_create_revision=before - 1 if before else 0,
-        )
-    )
+    return {
+        "request_range": {
+            "key": key,
+            "range_end": end,
+            "limit": 1,
+            "sort_order": RangeRequest.DESCEND,
+            "sort_target": RangeRequest.CREATE,
+            "max_create_revision": before - 1 if before else 0,
+        }
+    }
 
 
-def put(key: bytes, value: bytes, lease: int) -> RequestOp:
-    return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
+def put(key: bytes, value: bytes, lease: int) -> Part:
+    return {"request_put": {"key": key, "value": value, "lease": lease}}
 
 
-def touch(key: bytes) -> RequestOp:
+def touch(key: bytes) -> Part:
     """Move a key's revision on, and leave all else as it is."""
-    return RequestOp(request_put=PutRequest(key=key, ignore_value=True, ignore_lease=True))
+    return {"request_put": {"key": key, "ignore_value": True, "ignore_lease": True}}
 
 
-def delete(key: bytes, end: bytes = b"") -> RequestOp:
-    return RequestOp(request_delete_range=DeleteRangeRequest(key=key, range_end=end))
+def delete(key: bytes, end: bytes = b"") -> Part:
+    return {"request_delete_range": {"key": key, "range_end": end}}
 
 
 def txn(
-    compare: Iterable[Compare] = (),
-    then: Iterable[RequestOp] = (),
-    otherwise: Iterable[RequestOp] = (),
+    compare: Iterable[Part] = (),
+    then: Iterable[Part] = (),
+    otherwise: Iterable[Part] = (),
 ) -> TxnRequest:
     return TxnRequest(compare=compare, success=then, failure=otherwise)
 
 
 def nested(
-    compare: Iterable[Compare],
-    then: Iterable[RequestOp] = (),
-    otherwise: Iterable[RequestOp] = (),
-) -> RequestOp:
+    compare: Iterable[Part],
+    then: Iterable[Part] = (),
+    otherwise: Iterable[Part] = (),
+) -> Part:
     """Conditions inside of a transaction look at what was before all of its steps."""
-    return RequestOp(request_txn=txn(compare, then, otherwise))
+    return {"request_txn": {"compare": compare, "success": then, "failure": otherwise}}
 
 
 # --- answers

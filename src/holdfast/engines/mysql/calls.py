@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 from holdfast.core.ticket import Departure, Ticket
-from holdfast.engines.mysql.wire import Change
+from holdfast.engines.mysql.wire import Terse
 from holdfast.engines.sql.answers import us
 
 
@@ -54,7 +54,7 @@ class RowCalls(_Calls):
     def leave(self, ticket: Ticket, departure: Departure) -> str:
         leave = "take_out" if ticket.share.group else "leave"
         values = f"{binary(ticket.name)},{binary(ticket.id)},{departure:d}"
-        return Change(f"{self._procedure}_{leave}({values})")
+        return Terse(f"{self._procedure}_{leave}({values})")
 
     def remember(self, ticket: Ticket, text: str, keep: float) -> str:
         values = f"{binary(ticket.name)},{binary(ticket.id)},{binary(text)},{us(keep)}"
@@ -86,7 +86,7 @@ class SessionCalls(_Calls):
     """What the engine over GET_LOCK asks."""
 
     def __init__(self, prefix: str, scope: str) -> None:
-        super().__init__(f"{prefix}_v2_session")
+        super().__init__(f"{prefix}_v3_session")
         self._scope = scope
 
     def enter(self, ticket: Ticket, if_free: bool) -> str:
@@ -99,18 +99,20 @@ class SessionCalls(_Calls):
         return f"{self._procedure}_admit({self._session(ticket)})"
 
     def renew(self, tickets: Sequence[Ticket]) -> str:
-        return f"{self._procedure}_renew({binary(','.join(ticket.id for ticket in tickets))})"
+        packed = b"".join(_sized(ticket.name, 4) + _sized(ticket.id, 4) for ticket in tickets)
+        return f"{self._procedure}_renew({_literal(packed)})"
 
     def rename(self, ticket: Ticket) -> str:
-        values = f"{binary(ticket.id)},{binary(ticket.owner.pack())}"
+        values = f"{binary(ticket.name)},{binary(ticket.id)},{binary(ticket.owner.pack())}"
         return f"{self._procedure}_rename({values})"
 
     def leave(self, ticket: Ticket, departure: Departure) -> str:
-        values = f"{binary(ticket.name)},{binary(ticket.id)},{self._hash(ticket)},{departure:d}"
-        return f"{self._procedure}_leave({values})"
+        values = f"{binary(ticket.name)},{binary(ticket.id)},{departure:d}"
+        return Terse(f"{self._procedure}_leave({values})")
 
     def end(self, ticket: Ticket, departure: Departure) -> str:
-        return f"{self._procedure}_end({binary(ticket.id)},{departure:d})"
+        values = f"{binary(ticket.name)},{binary(ticket.id)},{departure:d}"
+        return f"{self._procedure}_end({values})"
 
     def _session(self, ticket: Ticket) -> str:
         owner = binary(ticket.owner.pack())

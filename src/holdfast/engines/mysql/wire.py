@@ -31,8 +31,8 @@ _FOR_EVER = 365 * 86_400.0
 Rows = list[tuple[Any, ...]]
 
 
-class Change(str):
-    """A request that may be answered without a row: by how many it has changed."""
+class Terse(str):
+    """A request to which no answer means yes: it takes as long to read one as to carry out the rest."""
 
     __slots__ = ()
 
@@ -49,8 +49,8 @@ class Wire(ABC):
     async def call(self, request: str, timeout: float) -> list[str]:
         """Run a statement; the first column of all its results, text, bytes or number as it may be."""
         rows = await self.rows(request, timeout)
-        if not rows and isinstance(request, Change):
-            return [str(self._conn._result.affected_rows)]
+        if not rows and isinstance(request, Terse):
+            return ["1"]
         return [_text(row[0]) for row in rows]
 
     async def rows(self, sql: str, timeout: float) -> Rows:
@@ -195,9 +195,16 @@ class AsyncioWire(Wire):
     async def open(cls, settings: dict[str, Any], timeout: float) -> Wire:
         options = {**settings, "connect_timeout": timeout, **_OPTIONS}
         conn = asyncmy.Connection(**options)  # type: ignore[no-untyped-call]
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled = task.cancelling()
         try:
             async with asyncio.timeout(timeout):
                 await conn.connect()
+            # asyncmy waits with `asyncio.wait_for`, which before Python 3.12 loses a cancellation that comes
+            # in the moment in which it is connected.
+            if task.cancelling() > cancelled:
+                raise asyncio.CancelledError
         except BaseException:
             conn.close()
             raise

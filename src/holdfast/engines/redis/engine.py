@@ -14,27 +14,24 @@ import hiredis
 
 from holdfast.core.errors import EngineError
 from holdfast.core.names import matches
-from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
+from holdfast.core.ticket import ADMITTED, WAITING, Departure, Inspection, Standing, Ticket
 from holdfast.engines.contract import Engine, Traits
 from holdfast.engines.redis import requests
 from holdfast.engines.redis.keys import RECORDS, keys_and_note_of, keys_of, name_of, note_of, tag_of
-from holdfast.engines.redis.many import Many, time_left
+from holdfast.engines.redis.many import LEAST, Many, time_left
 from holdfast.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RECALL, REMEMBER
 from holdfast.engines.redis.topology import Topology, ask
 from holdfast.engines.redis.words import inspection_of, ms, standing_of
 from holdfast.engines.resp.advice import explained, first_word
 from holdfast.engines.resp.link import Link, Node
 from holdfast.engines.resp.script import Script
-from holdfast.engines.resp.wire import Broken, forgotten
+from holdfast.engines.resp.wire import Broken, Rejected, forgotten
 from holdfast.io.contract import IO
 
 _BATCH = 500
 
 _Parked = tuple[str, Node, Link]
-"""A ticket that waits: its name's tag, and where the wake-up will arrive."""
-
-_Taken = tuple[Node, Link, float]
-"""Where a request goes, and how long it may take now."""
+"""A ticket that waits: its name, and where the wake-up will arrive."""
 
 
 class RedisEngine(Engine):
@@ -57,37 +54,46 @@ class RedisEngine(Engine):
         self._where = where
         self._io = io
         self._many = Many(topology, io)
+        self._only = topology.only
         self._parked: dict[str, _Parked] = {}
         self._rousing = threading.Lock()
         """While somebody's link is cut from outside, it must not go to anybody else."""
         topology.on_news = self._resettle
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
-        tag = tag_of(ticket.name)
-        waiting = False
+        name, id, waiting = ticket.name, ticket.id, False
+        node, link = self._resume(id, name) if id in self._parked else (None, None)
         try:
-            node, link, timeout = self._resume(ticket, tag, timeout) or await self._take(
-                tag, timeout, ticket.id
-            )
+            if link is None:
+                node = self._only or self._topology.known(name)
+                link = None if node is None else node.ready(id)
+            if node is None or link is None:
+                node, link, timeout = await self._take(name, timeout, id)
             try:
-                call = requests.enter(ticket, link.channel, if_free=if_free)
-                standing = standing_of(await self._call(node, link, ENTER, call, timeout))
-                waiting = standing.place is Place.WAITING
+                call = requests.enter(ticket, link.packed_channel, if_free=if_free)
+                replies = link.exchange(call, 1, timeout)
+                if not isinstance(replies, list):
+                    replies = await replies
+                reply = replies[0]
+                if isinstance(reply, hiredis.ReplyError):
+                    reply = await self._insist(node, link, reply, ENTER.spell_out(call), timeout)
+                standing = standing_of(reply)
+                waiting = standing.place is WAITING
                 return standing
             finally:
                 if waiting:
-                    self._parked[ticket.id] = tag, node, link
+                    self._parked[id] = name, node, link
                 else:
-                    node.give(link, ticket.id)
+                    node.give(link, id)
         except Broken as error:
-            raise self._translated(error, ticket.name) from error
+            raise self._failed(error, node, name) from error
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
         standings, failures = await self._many.enter_free(tickets, timeout)
         if failures:
             error = self._translated(failures[0], tickets[0].name if len(tickets) == 1 else None)
             if any(failure.outcome == "unknown" for failure in failures) or any(
-                standing.place is Place.ADMITTED for standing in standings
+                standing.place is ADMITTED for standing in standings
             ):
                 error.outcome = "unknown"
             raise error from failures[0]
@@ -110,18 +116,18 @@ class RedisEngine(Engine):
         parked = self._parked.get(ticket.id)
         if parked is None:  # the link on which it waited broke meanwhile
             return None
-        tag, node, link = parked
+        name, node, link = parked
         try:
             wake_up = await node.listen(link, ticket.id, until - self._io.now())
         except Broken as error:
             self.unpark(ticket)
-            if not self._topology.moved(tag, node):
+            if not self._topology.moved(name, node):
                 self._topology.mistrust(node)
-            raise self._translated(error, ticket.name) from error
-        return None if wake_up is None else standing_of([int(word) for word in wake_up.split()])
+            raise self._translated(error, name) from error
+        return None if wake_up is None else standing_of(map(int, wake_up.split()))
 
     def unpark(self, ticket: Ticket) -> None:
-        parked = self._unparked(ticket.id)
+        parked = self._unparked(ticket.id) if ticket.id in self._parked else None
         if parked is not None:
             _, node, link = parked
             node.give(link, ticket.id)
@@ -171,38 +177,31 @@ class RedisEngine(Engine):
     def _resettle(self) -> None:
         """Those who wait at a server that is no longer responsible would wait in vain."""
         with self._rousing:
-            for id, (tag, node, link) in list(self._parked.items()):
-                if self._topology.moved(tag, node):
+            for id, (name, node, link) in list(self._parked.items()):
+                if self._topology.moved(name, node):
                     node.dismiss(link, id)
 
     # --- one request
 
-    def _resume(self, ticket: Ticket, tag: str, timeout: float) -> _Taken | None:
-        """The link on which a ticket already waits, or one that is ready."""
-        parked = self._unparked(ticket.id)
-        if parked is not None:
-            _, node, link = parked
-            if not link.broken and not self._topology.moved(tag, node):
-                return node, link, timeout
-            node.give(link, ticket.id)
-        return self._ready(tag, timeout, ticket.id)
+    def _resume(self, id: str, name: str) -> tuple[Node, Link] | tuple[None, None]:
+        """The link on which a ticket already waits, if it is still good."""
+        parked = self._unparked(id)
+        if parked is None:
+            return None, None
+        _, node, link = parked
+        if not link.broken and not self._topology.moved(name, node):
+            return node, link
+        node.give(link, id)
+        return None, None
 
     def _unparked(self, id: str) -> _Parked | None:
-        if id not in self._parked:  # as of almost all
-            return None
         with self._rousing:
             return self._parked.pop(id, None)
 
-    def _ready(self, tag: str, timeout: float, waiter: str = "") -> _Taken | None:
-        """The node for a name and a link to it, if both are at hand: as they almost always are."""
-        node = self._topology.known(tag)
-        link = None if node is None else node.ready(waiter)
-        return None if node is None or link is None else (node, link, timeout)
-
-    async def _take(self, tag: str, timeout: float, waiter: str = "") -> _Taken:
-        """The same, whatever it takes."""
+    async def _take(self, name: str, timeout: float, waiter: str = "") -> tuple[Node, Link, float]:
+        """The node for a name and a link to it, whatever it takes, and how long a request may take now."""
         started = self._io.now()
-        node = await self._topology.node(tag, timeout)
+        node = await self._topology.node(name, timeout)
         try:
             link = await node.take(timeout, waiter)
         except Broken:
@@ -212,38 +211,46 @@ class RedisEngine(Engine):
 
     async def _ask(self, name: str, script: Script, call: bytes, timeout: float) -> Any:
         """Call a script on behalf of somebody who waits for nothing."""
-        tag = tag_of(name)
-        started = self._io.now()
-        redirected = False
-        try:
-            while True:
-                node, link, left = self._ready(tag, timeout) or await self._take(tag, timeout)
+        redirected = self._only is not None  # there is nobody else to whom it could send us
+        until = 0.0 if redirected else self._io.now() + timeout
+        while True:
+            node = self._only or self._topology.known(name)
+            try:
+                link = None if node is None else node.ready()
+                if node is None or link is None:
+                    node, link, timeout = await self._take(name, timeout)
                 try:
-                    return await self._call(node, link, script, call, left)
-                except Broken as error:
-                    if redirected or first_word(error) != "MOVED":
-                        raise
-                    redirected = True
-                    timeout = time_left(self._io, timeout, started)
+                    replies = link.exchange(call, 1, timeout)
+                    if not isinstance(replies, list):
+                        replies = await replies
+                    reply = replies[0]
+                    if isinstance(reply, hiredis.ReplyError):
+                        longer = script.spell_out(call)
+                        reply = await self._insist(node, link, reply, longer, timeout)
+                    return reply
                 finally:
                     node.give(link)
-        except Broken as error:
-            raise self._translated(error, name) from error
+            except Broken as error:
+                if redirected or first_word(error) != "MOVED":
+                    raise self._failed(error, node, name) from error
+                redirected = True
+                timeout = max(until - self._io.now(), LEAST)
 
-    async def _call(
-        self, node: Node, link: Link, script: Script, call: bytes, timeout: float
+    async def _insist(
+        self, node: Node, link: Link, error: hiredis.ReplyError, call: bytes, timeout: float
     ) -> Any:
-        """Call a script; if the server has forgotten it, bring it along."""
-        try:
-            (reply,) = await link.exchange(call, 1, timeout)
-            if forgotten(reply):
-                (reply,) = await link.exchange(script.spell_out(call), 1, timeout)
-        except Broken:
-            self._topology.mistrust(node)
-            raise
+        """If the server has forgotten a script, bring it along; else say what is wrong."""
+        reply: Any = error
+        if forgotten(error):
+            (reply,) = await link.ask(call, 1, timeout)
         if isinstance(reply, hiredis.ReplyError):
             raise self._topology.rejected(node, link, reply)
         return reply
+
+    def _failed(self, error: Broken, node: Node | None, name: str) -> EngineError:
+        if node is not None and not isinstance(error, Rejected):
+            self._topology.mistrust(node)
+        return self._translated(error, name)
 
     async def _scan(self, node: Node, timeout: float) -> list[str]:
         names: set[str] = set()

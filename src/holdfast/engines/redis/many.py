@@ -9,7 +9,6 @@ import hiredis
 
 from holdfast.core.ticket import Place, Standing, Ticket
 from holdfast.engines.redis import requests
-from holdfast.engines.redis.keys import tag_of
 from holdfast.engines.redis.scripts import ENTER, RENEW
 from holdfast.engines.redis.topology import Topology, Unserved
 from holdfast.engines.redis.words import standing_of
@@ -19,14 +18,15 @@ from holdfast.engines.resp.script import Script
 from holdfast.engines.resp.wire import Broken, forgotten
 from holdfast.io.contract import IO
 
-_HARDLY = 0.01
+LEAST = 0.01
+"""Seconds that a request gets at the least, and which don't count."""
 
 
 def time_left(io: IO, timeout: float, started: float) -> float:
     """What is left of a timeout; the same again if hardly anything was used, for it is dear to
     give a socket another one."""
     used = io.now() - started
-    return timeout if used < _HARDLY else max(timeout - used, _HARDLY)
+    return timeout if used < LEAST else max(timeout - used, LEAST)
 
 
 class Many:
@@ -84,12 +84,12 @@ class Many:
         link = await node.take(timeout)
         try:
             left = time_left(self._io, timeout, started)
-            replies = await link.exchange(b"".join(calls), len(calls), left)
+            replies = await link.ask(b"".join(calls), len(calls), left)
             if any(forgotten(reply) for reply in replies):
                 # The first one brings the text; for the others a repetition does no harm.
                 again = script.spell_out(b"".join(calls))
                 left = time_left(self._io, timeout, started)
-                replies = await link.exchange(again, len(calls), left)
+                replies = await link.ask(again, len(calls), left)
             return [
                 self._topology.rejected(node, link, reply)
                 if isinstance(reply, hiredis.ReplyError)
@@ -116,9 +116,9 @@ class Many:
         groups: dict[Node, list[int]] = {}
         failures: list[Broken] = []
         for index in indexes:
-            tag = tag_of(tickets[index].name)
+            name = tickets[index].name
             try:  # at hand for almost all, and there may be thousands: no coroutine for each
-                node = self._topology.known(tag) or await self._topology.node(tag, timeout)
+                node = self._topology.known(name) or await self._topology.node(name, timeout)
             except Unserved as error:
                 failures.append(error)
             except Broken as error:

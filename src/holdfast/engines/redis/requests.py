@@ -5,26 +5,66 @@ What is the same from call to call is packed once: packing all of it anew took a
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import lru_cache
 
 from holdfast.core.ticket import Departure, Owner, Share, Ticket
 from holdfast.engines.redis.keys import keys_of, tag_of
 from holdfast.engines.redis.scripts import ENTER, LEAVE, RENEW
 from holdfast.engines.redis.words import us
-from holdfast.engines.resp.packing import bulk, bulks
-from holdfast.engines.resp.script import Script, floor_of
+from holdfast.engines.resp.packing import bulks
+from holdfast.engines.resp.script import floor_of
 
-_NOBODY = "holdfast:nobody"
+_NOBODY = bulks("holdfast:nobody")
 """A channel to which nobody listens."""
+
+_MOST = 2048
+"""Names of which the forms are kept."""
 
 _DEPARTURES = {departure: bulks("012"[departure]) for departure in Departure}
 
 
-def enter(ticket: Ticket, channel: str, *, if_free: bool) -> bytes:
+class _Form:
+    """What the requests about a name have in common: of those who join, what stands before and after the
+    id and the channel; of those who leave, what stands before the id."""
+
+    __slots__ = ("begin", "end", "floor", "if_free", "leave", "owner", "share", "ttl")
+
+    def __init__(
+        self, name: str, ttl: float, owner: Owner, share: Share, floor: int, if_free: bool
+    ) -> None:
+        self.ttl, self.owner, self.share, self.floor, self.if_free = (
+            ttl,
+            owner,
+            share,
+            floor,
+            if_free,
+        )
+        count, self.end = _terms(ttl, owner, share, floor_of(name, floor), if_free)
+        keys = keys_of(tag_of(name))
+        self.begin = ENTER.begin(keys, 2 + count)
+        self.leave = LEAVE.begin(keys, 2)
+
+
+_forms: OrderedDict[str, _Form] = OrderedDict()
+"""By name, as it was last asked for; to look one up is quicker than any cache that compares all of it."""
+
+
+def enter(ticket: Ticket, channel: bytes, *, if_free: bool) -> bytes:
     """Join the queue; wake-ups go to this channel."""
-    name, id, ttl, owner, share, _ = ticket
-    count, terms = _terms(ttl, owner, share, floor_of(ticket), if_free)
-    return b"".join((_begin(ENTER, name, 2 + count), _bulk_of(id), bulk(channel), terms))
+    name, id, ttl, owner, share, floor = ticket
+    form = _forms.get(name)
+    if (
+        form is None
+        or (form.owner is not owner and form.owner != owner)
+        or (form.share is not share and form.share != share)
+        or form.ttl != ttl
+        or form.floor != floor
+        or form.if_free is not if_free
+    ):
+        form = _remember(name, _Form(name, ttl, owner, share, floor, if_free))
+    packed = id.encode()
+    return b"".join((form.begin, b"$%d\r\n" % len(packed), packed, b"\r\n", channel, form.end))
 
 
 def attempt(ticket: Ticket) -> bytes:
@@ -40,12 +80,17 @@ def renew(ticket: Ticket) -> bytes:
 
 def leave(ticket: Ticket, departure: Departure) -> bytes:
     """Take a ticket out."""
-    return b"".join((_begin(LEAVE, ticket.name, 2), _bulk_of(ticket.id), _DEPARTURES[departure]))
+    form = _forms.get(ticket.name)
+    begin = LEAVE.begin(keys_of(tag_of(ticket.name)), 2) if form is None else form.leave
+    packed = ticket.id.encode()
+    return b"".join((begin, b"$%d\r\n" % len(packed), packed, b"\r\n", _DEPARTURES[departure]))
 
 
-@lru_cache(2048)
-def _begin(script: Script, name: str, count: int) -> bytes:
-    return script.begin(keys_of(tag_of(name)), count)
+def _remember(name: str, form: _Form) -> _Form:
+    _forms[name] = form
+    if len(_forms) > _MOST:
+        _forms.popitem(last=False)
+    return form
 
 
 @lru_cache(256)
@@ -57,8 +102,3 @@ def _terms(ttl: float, owner: Owner, share: Share, floor: int, if_free: bool) ->
     if share.group:
         words += [share.group, str(share.weight), str(share.permits)]
     return len(words), bulks(*words)
-
-
-def _bulk_of(id: str) -> bytes:
-    packed = id.encode()
-    return b"$%d\r\n%b\r\n" % (len(packed), packed)

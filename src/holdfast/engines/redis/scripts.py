@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from importlib.resources import files
-
-from holdfast.engines.resp.script import Script
-
-_INCLUDE = re.compile(r"--\[\[(\w+)\.lua\]\]\n")
-
-
-def _text(name: str) -> str:
-    return (files(__package__) / "lua" / f"{name}.lua").read_text("utf-8")
+from holdfast.engines.resp.script import Script, assembled
 
 
 def _script(name: str, flags: str = "") -> Script:
-    # In the middle, not at the top: what most calls don't need would still cost each of them.
-    text = _text("record") + _text(name)
-    while _INCLUDE.search(text):
-        text = _INCLUDE.sub(lambda include: _text(include[1]), text)
-    return Script(text, flags)
+    return Script(assembled(__package__, "record", name), flags)
 
 
 ENTER = _script("enter")

@@ -9,10 +9,11 @@ from typing import Any, Generic, TypeVar
 
 import hiredis
 
+from holdfast.engines.redis.keys import tag_of
 from holdfast.engines.resp.advice import WRONG_NODE, WRONG_SERVER, first_word, rejection
 from holdfast.engines.resp.link import Link, Node
 from holdfast.engines.resp.packing import Command, pack
-from holdfast.engines.resp.wire import Broken, Login, said
+from holdfast.engines.resp.wire import Broken, Login, Rejected, said
 from holdfast.io.contract import IO, Event
 
 SLOTS = 16384
@@ -33,6 +34,9 @@ class Topology(ABC):
 
     on_news: Callable[[], None] = staticmethod(lambda: None)
     """Called when it was found out anew who is responsible."""
+
+    only: Node | None = None
+    """The one that is responsible for all names, if that never changes."""
 
     @abstractmethod
     def known(self, name: str) -> Node | None:
@@ -60,7 +64,7 @@ class Topology(ABC):
     def mistrust(self, node: Node) -> None:  # noqa: B027 - a single node has nothing to rediscover
         """This node failed or is not responsible: ask again before the next request."""
 
-    def rejected(self, node: Node, link: Link, reply: hiredis.ReplyError) -> Broken:
+    def rejected(self, node: Node, link: Link, reply: hiredis.ReplyError) -> Rejected:
         """What a node's refusal of a script means, also for whom to ask next."""
         error = rejection(reply)
         word = first_word(error)
@@ -80,20 +84,22 @@ class Topology(ABC):
 class Single(Topology):
     """One server, always the same."""
 
+    only: Node
+
     def __init__(self, node: Node) -> None:
-        self._node = node
+        self.only = node
 
     def known(self, name: str) -> Node:
-        return self._node
+        return self.only
 
     async def _find(self, name: str, timeout: float) -> Node:
-        return self._node
+        return self.only
 
     async def masters(self, timeout: float) -> list[Node]:
-        return [self._node]
+        return [self.only]
 
     async def close(self) -> None:
-        await self._node.close()
+        await self.only.close()
 
 
 class _Inquiry(Generic[A]):
@@ -154,7 +160,7 @@ async def ask(node: Node, command: Command, timeout: float) -> object:
     """One command to one node; an error reply is raised."""
     link = await node.take(timeout)
     try:
-        (reply,) = await link.exchange(pack([command]), 1, timeout)
+        (reply,) = await link.ask(pack([command]), 1, timeout)
     finally:
         node.give(link)
     if isinstance(reply, hiredis.ReplyError):
@@ -306,5 +312,5 @@ class Cluster(_Discovered[Slots]):
         return slots
 
 
-def _slot(tag: str) -> int:
-    return crc_hqx(tag.encode(), 0) % SLOTS
+def _slot(name: str) -> int:
+    return crc_hqx(tag_of(name).encode(), 0) % SLOTS

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.core.ticket import Contender, Inspection, Owner, Place, Share, Standing
 
 _PLACES = tuple(Place)
+_new = tuple.__new__
 
 
-def standing_of(reply: Sequence[int]) -> Standing:
+def standing_of(reply: Iterable[int]) -> Standing:
     """What `enter`, `renew` and a wake-up answer."""
     place, fence, abandoned, recheck_us = reply
-    return Standing(_PLACES[place], fence, abandoned == 1, recheck_us / 1e6)
+    # Past the constructor of named tuples, which is written in Python.
+    return _new(Standing, (_PLACES[place], fence, abandoned == 1, recheck_us / 1e6))
 
 
 def inspection_of(name: str, reply: Sequence[Any]) -> Inspection:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import select
+from collections.abc import Callable
 from typing import Any
+
+from hiredis import ReplyError
 
 from holdfast.engines.redlock.lines import Heard, Lines
 from holdfast.engines.resp.blocking import BlockingLink
@@ -23,6 +26,7 @@ class BlockingLines(Lines):
         self._nodes: dict[int, int] = {}  # by the number of the socket
         self._lacking = [0] * nodes  # replies that the last question still waits for
         self._owed = [0] * nodes  # replies to earlier ones, which nobody waits for
+        self._when_heard: list[list[Callable[[bool], None]]] = [[] for _ in range(nodes)]
         self._quiet_since = [0.0] * nodes
         self._replies: list[list[Any]] = [[] for _ in range(nodes)]
         self._dismissed = False
@@ -51,6 +55,7 @@ class BlockingLines(Lines):
             self._poll.unregister(number)
         self._lacking[node] = self._owed[node] = 0
         link.close()
+        self._tell_who_asked(node, heard=False)
 
     def begin(self) -> None:
         self._heard.clear()
@@ -82,6 +87,12 @@ class BlockingLines(Lines):
             link.send(payload)
         except Broken as error:
             self._lose(node, error)
+
+    def when_heard(self, node: int, call: Callable[[bool], None]) -> None:
+        if self._owed[node] or self._lacking[node]:
+            self._when_heard[node].append(call)
+        else:
+            call(self.links[node] is not None)
 
     async def hear(self, until: float) -> Heard | None:
         while not self._heard and any(self._lacking):
@@ -182,6 +193,8 @@ class BlockingLines(Lines):
             if not replies:  # only wake-ups, or a part of a reply
                 continue
             self._quiet_since[node] = now
+            if self._when_heard[node] and any(isinstance(one, ReplyError) for one in replies):
+                self._tell_who_asked(node, heard=False)
             if owed := self._owed[node]:
                 self._owed[node] = max(0, owed - len(replies))
                 del replies[:owed]
@@ -190,6 +203,14 @@ class BlockingLines(Lines):
                 self._lacking[node] -= len(replies)
                 if self._lacking[node] == 0:
                     self._heard.append((node, self._replies[node]))
+            if not self._owed[node] and not self._lacking[node]:
+                self._tell_who_asked(node, heard=True)
+
+    def _tell_who_asked(self, node: int, *, heard: bool) -> None:
+        if self._when_heard[node]:
+            calls, self._when_heard[node] = self._when_heard[node], []
+            for call in calls:
+                call(heard)
 
     def _lose(self, node: int, error: Broken) -> None:
         waited = self._lacking[node] > 0

@@ -7,16 +7,15 @@ Efficiency locks: a node's clock or a lost memory can let two hold the lock, but
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.backoff import Backoff
-from holdfast.core.errors import EngineError, QuorumLost
 from holdfast.core.names import matches
 from holdfast.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from holdfast.engines.contract import Engine, Traits
-from holdfast.engines.redlock.asking import Request, Take, ask
-from holdfast.engines.redlock.leftovers import Leftovers
+from holdfast.engines.redlock.asking import Request, ask
+from holdfast.engines.redlock.leftovers import Leftovers, Release
 from holdfast.engines.redlock.lines import Lines
 from holdfast.engines.redlock.members import Members
 from holdfast.engines.redlock.protocol import (
@@ -28,6 +27,7 @@ from holdfast.engines.redlock.protocol import (
     Verdict,
     validity,
 )
+from holdfast.engines.redlock.quorum import Quorum
 from holdfast.engines.redlock.requests import (
     grants,
     hint,
@@ -37,12 +37,11 @@ from holdfast.engines.redlock.requests import (
     releases,
     renewals,
 )
-from holdfast.engines.redlock.scripts import EVICT, INSPECT, keys_of
+from holdfast.engines.redlock.scripts import EVICT, INSPECT
 from holdfast.engines.redlock.seat import Seat
 from holdfast.engines.redlock.seeing import Scan, inspection_of
 from holdfast.engines.redlock.welcoming import Host
-from holdfast.engines.resp.script import Script, floor_of
-from holdfast.engines.resp.wire import Broken
+from holdfast.engines.resp.script import floor_of
 from holdfast.io.contract import IO
 
 _WAITING = Standing(Place.WAITING)
@@ -68,11 +67,13 @@ class RedlockEngine(Engine):
     def __init__(self, members: Members, where: str, io: IO) -> None:
         self._members = members
         self._nodes = len(members.all)
-        self._where = where
         self._io = io
         self._host = Host(members, io)
+        self._quorum = Quorum(members, self._host, where)
         self._leftovers = Leftovers(members, io)
         self._seats: dict[str, Seat] = {}
+        self._leaving: dict[str, Seat] = {}
+        """Those whose release was begun, and is not decided yet."""
         self._rousing = threading.Lock()
         """While somebody's lines are cut from outside, they must not go to anybody else."""
 
@@ -81,7 +82,7 @@ class RedlockEngine(Engine):
         kept, seat.lines = seat.lines, None
         lines: Lines | None = None
         try:
-            lines = await self._take(ticket.name, timeout, kept)
+            lines = await self._quorum.take(ticket.name, timeout, kept)
             bid = await self._bid(lines, ticket, seat, not if_free)
             if bid.outcome is Outcome.UNREACHABLE and await self._host.welcome(lines):
                 bid = await self._bid(lines, ticket, seat, not if_free)
@@ -107,7 +108,7 @@ class RedlockEngine(Engine):
             seat.fence, seat.abandoned = bid.fence, bid.abandoned
             return Standing(Place.ADMITTED, bid.fence, bid.abandoned)
         if bid.outcome is Outcome.UNREACHABLE:
-            raise self._quorum_lost(ticket.name)
+            raise self._quorum.lost(ticket.name)
         return Standing(Place.REFUSED)
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
@@ -131,7 +132,9 @@ class RedlockEngine(Engine):
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
-        seat = self._seats.pop(ticket.id, None) or self._new_seat(ticket.id)
+        self._forget_undecided()
+        told = self._leaving.pop(ticket.id, None)
+        seat = told or self._seats.pop(ticket.id, None) or self._new_seat(ticket.id)
         if seat.parked is not None:  # the client is being closed
             seat.parked.dismiss(ticket.id)
         kept, seat.lines = seat.lines, None
@@ -139,32 +142,41 @@ class RedlockEngine(Engine):
             kept.ignore(ticket.id)
         bidder = ticket._replace(id=seat.id)
         lines: Lines | None = None
+        doubtful = () if told is None else told.known_at()
         tally = Tally(self._nodes)
+        for yes in seat.released.values():
+            tally.answered(yes)
 
         def take(node: int, replies: list[Any] | None) -> Sequence[Request]:
-            if replies is None:
-                tally.failed()
-            else:
-                tally.answered(replies[0] == 1)
+            if replies is not None and node not in seat.released:
+                # If it was told before, it may have done so and its answer was lost.
+                seat.released[node] = yes = replies[0] == 1 or node in doubtful
+                tally.answered(yes)
             return ()
 
         try:
-            lines = await self._take(ticket.name, timeout, kept, seat.asked_on)
-            requests = releases(lines, bidder, seat.fence, departure, seat.channels)
+            lines = await self._quorum.take(ticket.name, timeout, kept, seat.asked_on)
             patience = min(self._members.node_timeout, timeout)
+            if told is not None:  # those who have answered can't decide it
+                wanted = len(seat.released.keys() & lines.up()) + tally.missing
+                await self._members.revive(lines, wanted, self._io.now() + patience)
+            requests = releases(lines, bidder, seat.fence, departure, seat.channels)
             await ask(
                 self._members, lines, requests, take, lambda: tally.outcome is not None, patience
             )
         except BaseException:
             if known := seat.known_at():
-                self._leftovers.note(known, bidder, seat.fence, departure, seat.channels)
+                self._leftovers.note(known, Release(bidder, seat.fence, departure, seat.channels))
             if lines is not None:
                 self._members.discard(lines)
+            self._undecided(ticket, seat)
             raise
-        self._leave_over(lines, bidder, seat, departure)
+        farewell = Release(bidder, seat.fence, departure, seat.channels)
+        self._leave_over(lines, lines.silent(), seat, farewell)
         self._members.give(lines)
         if tally.outcome is None:
-            raise self._quorum_lost(ticket.name)
+            self._undecided(ticket, seat)
+            raise self._quorum.lost(ticket.name)
         return tally.outcome
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
@@ -202,21 +214,21 @@ class RedlockEngine(Engine):
                 seat.parked.rouse(ticket.id)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        answers = await self._ask_all(name, INSPECT, timeout, str(limit))
+        answers = await self._quorum.ask_all(name, INSPECT, timeout, str(limit))
         return inspection_of(name, answers, self._members.enough, limit)
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        lines = await self._take(None, timeout)
+        lines = await self._quorum.take(None, timeout)
         scan = Scan()
         requests = [scan.request(node) for node in lines.up()]
-        await self._ask(lines, requests, scan.take, lambda: False, timeout)
+        await self._quorum.ask(lines, requests, scan.take, lambda: False, timeout)
         if len(scan.done) < self._members.enough:
-            raise self._quorum_lost(None)
+            raise self._quorum.lost(None)
         # On fewer nodes than a majority it is only what a failure has left over.
         return sorted(name for name in scan.on(self._members.enough) if matches(name, pattern))
 
     async def evict(self, name: str, *, timeout: float) -> bool:
-        answers = await self._ask_all(name, EVICT, timeout)
+        answers = await self._quorum.ask_all(name, EVICT, timeout)
         return answers.count(1) >= self._members.enough
 
     async def close(self) -> None:
@@ -245,8 +257,8 @@ class RedlockEngine(Engine):
             lines.expect(ticket.id)
             self._subscribe(lines, ticket, seat)
         if seat.over:
-            self._make_sure(lines, ticket, seat)
             seat.bid_anew(ticket.id)
+        first = seat.bids == 1 and not seat.told
         bidder = ticket._replace(id=seat.id)
 
         def take(node: int, replies: list[Any] | None) -> Sequence[Request]:
@@ -262,8 +274,8 @@ class RedlockEngine(Engine):
         def decided() -> bool:
             return bid.outcome is not None
 
-        least = max(hint(), floor_of(ticket) + 1)
-        requests = grants(lines, bidder, least, seat.channels, waited)
+        least = max(hint(), floor_of(ticket.name, ticket.floor) + 1)
+        requests = grants(lines, bidder, least, seat.channels, None if first else waited)
         seat.asked_on, seat.unheard = lines, lines.up()
         seat.told.update(seat.unheard)
         patience = min(self._members.node_timeout, ticket.ttl * _SHARE)
@@ -279,8 +291,9 @@ class RedlockEngine(Engine):
                 lines, bidder, seat.fence, Departure.WITHDRAWN, seat.channels, stays
             ):
                 lines.tell(*request)
-            self._leave_over(lines, bidder, seat, Departure.WITHDRAWN)
-            seat.released_on = list(lines.links)
+            # What is told again later takes it off no list: by then it may wait there for its next bid.
+            farewell = Release(bidder, seat.fence, Departure.WITHDRAWN, [""] * self._nodes)
+            self._leave_over(lines, lines.up(), seat, farewell)
         if blank and bid.outcome is not Outcome.UNREACHABLE:
             self._host.look_after()
         return bid
@@ -297,24 +310,30 @@ class RedlockEngine(Engine):
             seat.channels[node] = channel
         seat.owner = ticket.owner
 
-    def _leave_over(self, lines: Lines, ticket: Ticket, seat: Seat, departure: Departure) -> None:
+    def _leave_over(self, lines: Lines, told: Sequence[int], seat: Seat, farewell: Release) -> None:
         """After a release was sent: who can't have heard of it, or too early, hears of it later."""
         missed = {node for node in seat.known_at() if lines.links[node] is None}
         if seat.asked_on is not None and not lines.follows(seat.asked_on):
             missed.update(seat.unheard)
         if missed:
-            self._leftovers.note(missed, ticket, seat.fence, departure, seat.channels)
+            self._leftovers.note(missed, farewell)
+        if doubtful := [node for node in told if node not in missed]:
+            self._leftovers.doubt(doubtful, lines, farewell)
 
-    def _make_sure(self, lines: Lines, ticket: Ticket, seat: Seat) -> None:
-        """What was told on a link that has been cut since may not have arrived: it would be in our way."""
-        cut = [
-            node
-            for node, link in enumerate(seat.released_on)
-            if link is not None and link is not lines.links[node]
-        ]
-        if cut:
-            bidder = ticket._replace(id=seat.id)
-            self._leftovers.note(cut, bidder, 0, Departure.WITHDRAWN, [""] * self._nodes)
+    def _undecided(self, ticket: Ticket, seat: Seat) -> None:
+        """Whoever asks again is to count on what some nodes have said already."""
+        seat.until = self._io.now() + ticket.ttl
+        self._leaving[ticket.id] = seat
+
+    def _forget_undecided(self) -> None:
+        """Those that have expired by now, for which nobody asks again."""
+        if self._leaving:
+            # Some at a time, as in an outage there may be thousands; those in front were last asked for
+            # longest ago. A copy, because other threads come and go.
+            for id in list(self._leaving)[:2]:
+                seat = self._leaving.get(id)
+                if seat is not None and seat.until <= self._io.now():
+                    self._leaving.pop(id, None)
 
     def _recheck(self, seat: Seat, bid: Bid) -> float:
         """When to bid again if nobody is heard of: soon, or when the lock would expire."""
@@ -324,16 +343,15 @@ class RedlockEngine(Engine):
     async def _renew(self, holders: list[tuple[Ticket, Seat]], timeout: float) -> list[bool | None]:
         """Renew holders at all nodes, in one write to each; None for one of which too few know."""
         began = self._io.now()
-        lines = await self._take(None, timeout)
+        lines = await self._quorum.take(None, timeout)
         tallies = [Tally(self._nodes) for _ in holders]
         strangers: dict[int, list[int]] = {}
 
         def take(node: int, replies: list[Any] | None) -> Sequence[Request]:
+            if replies is None:
+                return ()
             for at, tally in enumerate(tallies):
-                if replies is None:
-                    tally.failed()
-                elif replies[at] == Verdict.BLANK:
-                    tally.failed()
+                if replies[at] == Verdict.BLANK:
                     self._host.look_after()
                 else:
                     tally.answered(replies[at] == 1)
@@ -359,7 +377,7 @@ class RedlockEngine(Engine):
         late = self._io.now() - began >= PATIENCE  # as if there had been no answer
         outcomes = [None if late else tally.outcome for tally in tallies]
         if all(outcome is None for outcome in outcomes):
-            raise self._quorum_lost(None)
+            raise self._quorum.lost(None)
         return outcomes
 
     def _introduce(self, lines: Lines, node: int, holders: list[tuple[Ticket, Seat]]) -> None:
@@ -374,72 +392,3 @@ class RedlockEngine(Engine):
                 commands.append(introduction(lines, node, ticket, seat.fence))
         if commands:
             lines.tell(*Request.of(node, commands))
-
-    # --- asking
-
-    async def _take(
-        self,
-        name: str | None,
-        timeout: float,
-        kept: Lines | None = None,
-        before: Lines | None = None,
-    ) -> Lines:
-        try:
-            lines = await self._members.take(timeout, kept, before)
-        except Broken as error:
-            raise EngineError(
-                f"{self._where}: {error}", outcome=error.outcome, name=name
-            ) from error
-        if None in lines.links and len(lines.up()) < self._members.enough:
-            self._members.give(lines)
-            raise self._quorum_lost(name)
-        return lines
-
-    async def _ask(
-        self,
-        lines: Lines,
-        requests: Sequence[Request],
-        take: Take,
-        decided: Callable[[], bool],
-        timeout: float,
-    ) -> None:
-        """Ask, and give the lines back."""
-        patience = min(self._members.node_timeout, timeout)
-        try:
-            await ask(self._members, lines, requests, take, decided, patience)
-        except BaseException:
-            self._members.discard(lines)
-            raise
-        self._members.give(lines)
-
-    async def _ask_all(
-        self, name: str, script: Script, timeout: float, *arguments: str
-    ) -> list[Any]:
-        """The answers of all nodes, at least of a majority."""
-        lines = await self._take(name, timeout)
-        answers: list[Any] = []
-
-        def take(node: int, replies: list[Any] | None) -> Sequence[Request]:
-            answers.extend(replies or ())
-            return ()
-
-        keys = keys_of(name)
-        requests = [
-            Request.of(node, [script.call(keys, lines.runs[node], "", *arguments)])
-            for node in lines.up()
-        ]
-        await self._ask(lines, requests, take, lambda: len(answers) == self._nodes, timeout)
-        if len(answers) < self._members.enough:
-            raise self._quorum_lost(name)
-        return answers
-
-    def _quorum_lost(self, name: str | None) -> QuorumLost:
-        wrong = [text for text in (self._host.explain(), self._members.explain()) if text]
-        error = QuorumLost(
-            f"{self._where}: too few of {self._nodes} nodes for a majority of "
-            f"{self._members.enough}: {'; '.join(wrong) or 'they do not answer in time'}",
-            outcome="unknown",
-            name=name,
-        )
-        error.__cause__ = self._members.trouble()
-        return error

@@ -1,25 +1,45 @@
-"""Releases that did not reach a node: delivered when it is back, unless the lock has expired there."""
+"""Releases that did not reach a node: told again when it is back, unless the lock has expired there.
+
+A majority decides that a lock was released, and nobody waits for the others. That they were told does
+not mean that they heard it: a line that breaks then takes along what was under way.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from holdfast.core.backoff import Backoff
 from holdfast.core.errors import HoldfastError
 from holdfast.core.ticket import Departure, Ticket
 from holdfast.engines.redlock.asking import Request, ask
+from holdfast.engines.redlock.lines import Lines
 from holdfast.engines.redlock.members import Members
 from holdfast.engines.redlock.requests import release
 from holdfast.engines.resp.wire import Broken
 from holdfast.io.contract import IO, Event, Task
 
+_LOOK = 0.1
+"""Seconds between two looks whether nodes have answered, where nobody tells us."""
 
-class _Leftover(NamedTuple):
+_Key = tuple[int, str]
+"""A node and a ticket's id."""
+
+
+class Release(NamedTuple):
+    """What is to be told."""
+
     ticket: Ticket
     fence: int
     departure: Departure
-    channel: str
+    channels: list[str]
+    """Where each node is not to wake it any more."""
+
+
+class _Leftover(NamedTuple):
+    release: Release
     until: float
 
 
@@ -29,25 +49,27 @@ class Leftovers:
     def __init__(self, members: Members, io: IO) -> None:
         self._members = members
         self._io = io
-        self._left: dict[tuple[int, str], _Leftover] = {}  # by node and ticket
+        self._told: dict[_Key, _Leftover] = {}  # until the node has answered
+        self._left: dict[_Key, _Leftover] = {}  # to be told again
         self._task: Task | None = None
         self._alarm: Event | None = None
-        self._running = False
+        self._running = threading.Lock()  # for several may notice at once that nothing runs
         self._closing = False
 
-    def note(
-        self,
-        nodes: Iterable[int],
-        ticket: Ticket,
-        fence: int,
-        departure: Departure,
-        channels: list[str],
-    ) -> None:
+    def note(self, nodes: Iterable[int], release: Release) -> None:
         """These nodes may have this ticket, and have not been told that it is over."""
-        until = self._io.now() + ticket.ttl
+        left = self._leftover(release)
         for node in nodes:
-            left = _Leftover(ticket, fence, departure, channels[node], until)
-            self._left[node, ticket.id] = left
+            self._left[node, release.ticket.id] = left
+        self._start()
+
+    def doubt(self, nodes: Iterable[int], lines: Lines, release: Release) -> None:
+        """These nodes have just been told so, and have not answered."""
+        left = self._leftover(release)
+        for node in nodes:
+            key = node, release.ticket.id
+            self._told[key] = left
+            lines.when_heard(node, partial(self._heard, key))
         self._start()
 
     async def close(self) -> None:
@@ -58,24 +80,43 @@ class Leftovers:
         if self._task is not None:
             await self._task.join()
 
+    def _leftover(self, release: Release) -> _Leftover:
+        return _Leftover(release, self._io.now() + release.ticket.ttl)
+
+    def _heard(self, key: _Key, heard: bool) -> None:
+        left = self._told.pop(key, None)
+        if left is not None and not heard:
+            self._left[key] = left
+            self._start()
+
+    @property
+    def _busy(self) -> bool:
+        return (
+            bool(self._left or (self._told and not self._members.attentive)) and not self._closing
+        )
+
     def _start(self) -> None:
-        if self._left and not self._running and not self._closing:
-            self._running = True
+        if self._busy and self._running.acquire(blocking=False):
             self._alarm = self._io.event()
             self._task = self._io.spawn(self._run(self._alarm), "holdfast-leftovers")
 
     async def _run(self, alarm: Event) -> None:
         backoff = Backoff(0.05, 1.0, self._io.random)
         try:
-            while self._left and not self._closing:
-                await alarm.wait(backoff.next())
+            while self._busy:
+                if not self._left:
+                    backoff.reset()
+                await alarm.wait(backoff.next() if self._left else _LOOK)
+                if not self._closing:
+                    await self._members.catch_up()
                 now = self._io.now()
-                for key in [key for key, left in self._left.items() if left.until <= now]:
-                    self._left.pop(key, None)
+                for these in (self._told, self._left):
+                    for key in [key for key, left in list(these.items()) if left.until <= now]:
+                        these.pop(key, None)
                 if self._left and not self._closing:
                     await self._deliver()
         finally:
-            self._running = False
+            self._running.release()
             self._start()  # something may have come in the last moment
 
     async def _deliver(self) -> None:
@@ -92,10 +133,10 @@ class Leftovers:
                     self._left.pop(key, None)
             return ()
 
-        def call(key: tuple[int, str]) -> bytes:
-            left = self._left[key]
-            run = lines.runs[key[0]]
-            return release(run, left.ticket, left.fence, left.departure, left.channel)
+        def call(key: _Key) -> bytes:
+            node, _ = key
+            ticket, fence, departure, channels = self._left[key].release
+            return release(lines.runs[node], ticket, fence, departure, channels[node])
 
         requests = [Request.of(node, [call(key) for key in keys]) for node, keys in waiting.items()]
         patience = self._members.node_timeout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.engines.resp.link import Link
@@ -63,6 +64,11 @@ class Lines(ABC):
     @abstractmethod
     def tell(self, node: int, payload: bytes, count: int) -> None:
         """Tell a node that owes no answer to this question something; nobody waits for its reply."""
+
+    @abstractmethod
+    def when_heard(self, node: int, call: Callable[[bool], None]) -> None:
+        """Call this when the node has answered what it was sent last; with False if it refused to do it,
+        or if the line is lost before."""
 
     @abstractmethod
     async def hear(self, until: float) -> Heard | None:

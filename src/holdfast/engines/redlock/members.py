@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import cast
+from typing import ClassVar, cast
 
 import hiredis
 
@@ -84,6 +84,9 @@ class Member:
 class Members(ABC):
     """All nodes."""
 
+    attentive: ClassVar[bool]
+    """Whether it is noticed that a line was lost though nobody uses it."""
+
     def __init__(self, nodes: list[Node], io: IO, node_timeout: float) -> None:
         self.all = [Member(number, node, io) for number, node in enumerate(nodes)]
         self.enough = majority(len(nodes))
@@ -107,8 +110,7 @@ class Members(ABC):
                 self.discard(kept)
             raise Broken("the client was closed", "not applied")
         lines = self._ready(kept, before)
-        for node in await lines.overdue(self.node_timeout):
-            self.fail(lines, node, Broken("it does not answer", "unknown"))
+        await self._drop_overdue(lines)
         for member in self.all:
             if member.failure is not None:  # as somebody else has found
                 lines.drop(member.number)
@@ -162,8 +164,16 @@ class Members(ABC):
         """Likewise after an interruption: what was sent and what was read is not known."""
 
     @abstractmethod
+    async def catch_up(self) -> None:
+        """Read what idle lines are owed: nobody else may come by for long."""
+
+    @abstractmethod
     def _ready(self, kept: Lines | None, before: Lines | None) -> Lines:
         """Lines that are there already, to all nodes or to some."""
+
+    async def _drop_overdue(self, lines: Lines) -> None:
+        for node in await lines.overdue(self.node_timeout):
+            self.fail(lines, node, Broken("it does not answer", "unknown"))
 
     async def _connect(self, lines: Lines, member: Member, until: float) -> None:
         try:
@@ -252,6 +262,8 @@ class Members(ABC):
 class BlockingMembers(Members):
     """A set of lines for each thread that asks at the same time."""
 
+    attentive = False
+
     def __init__(
         self, hosts: list[tuple[str, int]], login: Login, io: IO, node_timeout: float
     ) -> None:
@@ -293,6 +305,14 @@ class BlockingMembers(Members):
         assert isinstance(lines, BlockingLines)
         lines.close()
 
+    async def catch_up(self) -> None:
+        for lines in list(self._idle):
+            with suppress(ValueError):  # somebody uses them now
+                self._idle.remove(lines)
+                lines.catch_up()
+                await self._drop_overdue(lines)
+                self._idle.insert(0, lines)  # as long unused as before
+
     async def close(self) -> None:
         await super().close()
         while self._idle:
@@ -301,6 +321,8 @@ class BlockingMembers(Members):
 
 class MultiplexedMembers(Members):
     """One link to each node for all tasks."""
+
+    attentive = True
 
     def __init__(
         self, hosts: list[tuple[str, int]], login: Login, io: IO, node_timeout: float
@@ -328,3 +350,6 @@ class MultiplexedMembers(Members):
         pass  # the links are everybody's, and skip by themselves what nobody waits for
 
     discard = give
+
+    async def catch_up(self) -> None:
+        pass  # the event loop reads

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from hiredis import ReplyError
+
 from holdfast.engines.redlock.lines import Heard, Lines
+from holdfast.engines.redlock.protocol import majority
 from holdfast.engines.resp.link import Link
 from holdfast.engines.resp.multiplexed import MultiplexedLink
+from holdfast.engines.resp.reply import Reply
 from holdfast.engines.resp.wire import Broken
 from holdfast.io import clock
 
@@ -25,9 +30,13 @@ class MultiplexedLines(Lines):
     def __init__(self, nodes: int) -> None:
         super().__init__(nodes)
         self._loop = asyncio.get_running_loop()
-        self._questions: list[asyncio.Future[list[Any]] | None] = [None] * nodes
-        self._news: asyncio.Future[None] | None = None
-        self._woken: asyncio.Future[None] | None = None
+        self._requests = 0
+        self._asked = [0] * nodes  # the request that each node is to answer, by its number
+        self._last = [0] * nodes  # the newest that it has not answered, waited for or not
+        self._when_heard: dict[int, Callable[[bool], None]] = {}
+        self._wanted = 1
+        self._news: Reply[None] | None = None
+        self._woken: Reply[None] | None = None
 
     def follows(self, other: Lines) -> bool:
         return True
@@ -38,47 +47,47 @@ class MultiplexedLines(Lines):
 
     def drop(self, node: int) -> None:
         link, self.links[node] = self.links[node], None
-        self._questions[node] = None
+        self._asked[node] = 0
         if link is not None:
             link.close()
 
     def begin(self) -> None:
         self._heard.clear()
-        self._questions = [None] * len(self.links)
+        self._asked = [0] * len(self.links)
 
     def send(self, node: int, payload: bytes, count: int) -> None:
-        link = self.links[node]
-        assert link is not None
         try:
-            future = link.exchange(payload, count, _LATE)
+            self._asked[node] = self._post(node, payload, count)
         except Broken as error:
-            self.links[node] = self._questions[node] = None
+            self._asked[node] = 0
             self._heard.append((node, error))
-            return
-        self._questions[node] = future
-        future.add_done_callback(partial(self._answered, node))
 
     def tell(self, node: int, payload: bytes, count: int) -> None:
-        link = self.links[node]
-        if link is None:
-            return
-        try:
-            link.exchange(payload, count, _LATE).add_done_callback(_seen)
-        except Broken:
-            self.links[node] = None
+        if self.links[node] is not None:
+            with suppress(Broken):
+                self._post(node, payload, count)
+
+    def when_heard(self, node: int, call: Callable[[bool], None]) -> None:
+        number = self._last[node]
+        if self.links[node] is not None and number:
+            self._when_heard[number] = call
+        else:
+            call(self.links[node] is not None)
 
     async def hear(self, until: float) -> Heard | None:
-        while not self._heard and any(self._questions):
+        while not self._heard and (owing := sum(map(bool, self._asked))):
             left = until - clock.now()
             if left <= 0:
                 await _catch_up()
                 break
-            self._news = self._loop.create_future()
+            # Before so many have answered nothing can be decided: whoever woke would do so in vain.
+            self._wanted = max(1, owing - len(self.links) + majority(len(self.links)))
+            self._news = Reply(self._loop)
             await self._within(self._news, left)
         return self._heard.popleft() if self._heard else None
 
     def silent(self) -> list[int]:
-        return [node for node, future in enumerate(self._questions) if future is not None]
+        return [node for node, number in enumerate(self._asked) if number]
 
     async def overdue(self, limit: float) -> list[int]:
         late = self._silent_for(limit)
@@ -95,9 +104,8 @@ class MultiplexedLines(Lines):
         ]
 
     def expect(self, waiter: str) -> None:
-        if self._woken is None or self._woken.done():
-            self._woken = self._loop.create_future()
-            self._woken.add_done_callback(_seen)
+        if self._woken is None or self._woken.done:
+            self._woken = Reply(self._loop)
         for link in self.links:
             if link is not None and link.broken is None:
                 link.expect(waiter, self._woken)
@@ -115,47 +123,56 @@ class MultiplexedLines(Lines):
 
     def dismiss(self, waiter: str) -> None:
         if self._woken is not None:
-            _settle(self._woken)
+            self._woken.arrive_soon(None)
 
     def rouse(self, waiter: str) -> None:
         with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
             self._loop.call_soon_threadsafe(self.dismiss, waiter)
 
-    def _answered(self, node: int, future: asyncio.Future[list[Any]]) -> None:
-        error = None if future.cancelled() else future.exception()  # seen, whoever asked
-        if future is not self._questions[node]:
-            return
-        self._questions[node] = None
-        if error is None and not future.cancelled():
-            self._heard.append((node, future.result()))
-        else:
-            self.links[node] = None
-            why = error if isinstance(error, Broken) else Broken("it was given up", "unknown")
-            self._heard.append((node, why))
-        if self._news is not None:
-            _settle(self._news)
-
-    async def _within(self, future: asyncio.Future[None], timeout: float) -> None:
-        """Wait for a future that is nobody else's; when the time is up it is settled, too."""
-        late = self._loop.call_later(max(timeout, 0.0), _settle, future)
+    def _post(self, node: int, payload: bytes, count: int) -> int:
+        link = self.links[node]
+        assert link is not None
+        self._requests = number = self._requests + 1
         try:
-            await future
+            link.post(payload, count, _LATE, partial(self._answered, node, number))
+        except Broken:
+            self.links[node] = None
+            raise
+        self._last[node] = number
+        return number
+
+    def _answered(self, node: int, number: int, answer: list[Any] | Broken) -> None:
+        if number == self._last[node]:
+            self._last[node] = 0
+        if self._when_heard and (call := self._when_heard.pop(number, None)) is not None:
+            refused = isinstance(answer, Broken) or any(
+                isinstance(one, ReplyError) for one in answer
+            )
+            call(not refused)
+        if number != self._asked[node]:
+            return
+        self._asked[node] = 0
+        lost = isinstance(answer, Broken)
+        if lost:
+            self.links[node] = None
+        self._heard.append((node, answer))
+        if self._news is None or len(self._heard) < self._wanted:
+            return
+        if lost:
+            self._news.arrive_soon(None)  # it may be a task that has closed the link
+        else:
+            self._news.arrive(None)
+
+    async def _within(self, reply: Reply[None], timeout: float) -> None:
+        """Wait for a reply that is nobody else's, or until the time is up."""
+        late = self._loop.call_later(max(timeout, 0.0), reply.arrive, None)
+        try:
+            await reply
         finally:
             late.cancel()
-
-
-def _settle(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 async def _catch_up() -> None:
     """Let the event loop read what has arrived: it does so after those who are ready to run."""
     for _ in range(3):
         await asyncio.sleep(0)
-
-
-def _seen(future: asyncio.Future[Any]) -> None:
-    """Nobody waits for it; but asyncio would complain that nobody looked."""
-    if not future.cancelled():
-        future.exception()

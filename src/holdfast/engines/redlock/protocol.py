@@ -196,8 +196,9 @@ class Tally:
     """Counts a yes or no of every node: was it renewed, was it released?"""
 
     def __init__(self, nodes: int) -> None:
-        self.nodes = nodes
-        self._yes = self._no = self._failed = 0
+        self._enough = majority(nodes)
+        self._spare = nodes - self._enough
+        self._yes = self._no = 0
 
     def answered(self, yes: bool) -> None:
         """Take note of one node's answer."""
@@ -206,19 +207,15 @@ class Tally:
         else:
             self._no += 1
 
-    def failed(self) -> None:
-        """Take note that one node gave no answer, or is blank."""
-        self._failed += 1
+    @property
+    def missing(self) -> int:
+        """How many more answers it takes to decide, if they all say the same."""
+        return min(self._enough - self._yes, self._spare + 1 - self._no)
 
     @property
     def outcome(self) -> bool | None:
-        """Whether a majority said yes; None while that is open, and for ever if too few answered."""
-        if self._yes >= majority(self.nodes):
+        """Whether a majority says yes; None while that is open, and for ever if those who gave no answer
+        could make the difference: who holds it at just so many nodes has it, though one can't be reached."""
+        if self._yes >= self._enough:
             return True
-        spare = self.nodes - majority(self.nodes)
-        return False if self._no > spare or (self.complete and self._failed <= spare) else None
-
-    @property
-    def complete(self) -> bool:
-        """Whether every node was heard, or heard to have failed."""
-        return self._yes + self._no + self._failed == self.nodes
+        return False if self._no > self._spare else None

@@ -11,6 +11,8 @@ from holdfast.engines.redlock.lines import Lines
 from holdfast.engines.redlock.scripts import GRANT, RAISE, RELEASE, RENEW, keys_of
 from holdfast.engines.resp.packing import bulk, bulks
 
+_NEVER = bulks("")
+
 
 def hint() -> int:
     """This machine's clock in µs. With it most fences are agreed upon in the first phase."""
@@ -18,13 +20,15 @@ def hint() -> int:
 
 
 def grants(
-    lines: Lines, ticket: Ticket, fence: int, channels: list[str], waited: float
+    lines: Lines, ticket: Ticket, fence: int, channels: list[str], waited: float | None
 ) -> list[Request]:
-    """Take the lock, under this fence or a higher one; where a channel is given, wait for it there."""
+    """Take the lock, under this fence or a higher one; where a channel is given, wait for it there.
+
+    `waited`: None if it asks for the first time.
+    """
     before = bulks(ticket.id, _ms(ticket.ttl), str(fence), ticket.owner.pack())
-    return _to_all(
-        lines, GRANT.begin(keys_of(ticket.name), 7), before, channels, bulks(_ms(waited))
-    )
+    after = _NEVER if waited is None else bulks(_ms(waited))
+    return _to_all(lines, GRANT.begin(keys_of(ticket.name), 7), before, channels, after)
 
 
 def raising(lines: Lines, node: int, ticket: Ticket, fence: int) -> Request:

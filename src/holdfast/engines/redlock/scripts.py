@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from holdfast.engines.resp.packing import pack
-from holdfast.engines.resp.script import Script
+from holdfast.engines.resp.script import Script, assembled
 
 NODE = "holdfast:redlock"
 """The key of what a node knows of itself."""
@@ -24,20 +22,18 @@ def name_of(lock_key: bytes) -> str:
     return lock_key.decode(errors="replace").removeprefix(_LOCK)
 
 
-def _script(name: str, *before: str, flags: str = "") -> Script:
-    folder = files(__package__) / "lua"
-    parts = [(folder / f"{part}.lua").read_text("utf-8") for part in (*before, name)]
-    return Script("".join(parts), flags)
+def _script(*parts: str, flags: str = "") -> Script:
+    return Script(assembled(__package__, *parts), flags)
 
 
-GRANT = _script("grant", "node", "name")
-RAISE = _script("raise", "node", "name", flags="allow-oom")
-RENEW = _script("renew", "node", "name", flags="allow-oom")
-RELEASE = _script("release", "node", "name", flags="allow-oom")
-EVICT = _script("evict", "node", "name", flags="allow-oom")
-INSPECT = _script("inspect", "node", "name", flags="allow-oom")
-LOOK = _script("look", "node")
-WELCOME = _script("welcome", "node")
+GRANT = _script("node", "name", "grant")
+RAISE = _script("node", "name", "raise", flags="allow-oom")
+RENEW = _script("node", "name", "renew", flags="allow-oom")
+RELEASE = _script("node", "name", "release", flags="allow-oom")
+EVICT = _script("node", "name", "evict", flags="allow-oom")
+INSPECT = _script("node", "name", "inspect", flags="allow-oom")
+LOOK = _script("node", "look")
+WELCOME = _script("node", "welcome")
 SCRIPTS = (GRANT, RAISE, RENEW, RELEASE, EVICT, INSPECT, LOOK, WELCOME)
 LOADING = [pack([("SCRIPT", "LOAD", script.text)]) for script in SCRIPTS]
 """For a node that has forgotten them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from holdfast.core.backoff import Backoff
 from holdfast.core.ticket import Owner
 from holdfast.engines.redlock.lines import Lines
-from holdfast.engines.resp.link import Link
 
 
 class Seat:
@@ -23,10 +22,11 @@ class Seat:
         "over",
         "owner",
         "parked",
-        "released_on",
+        "released",
         "since",
         "told",
         "unheard",
+        "until",
     )
 
     def __init__(self, id: str, now: float, backoff: Backoff, nodes: int) -> None:
@@ -35,8 +35,6 @@ class Seat:
         self.bids = 0
         self.over = True
         """Its last bid was released: it is not to bid under that id again."""
-        self.released_on: list[Link | None] = []
-        """By which links that was told to each node."""
         self.fence = 0
         self.abandoned = False
         self.since = now
@@ -50,6 +48,10 @@ class Seat:
         self.asked_on: Lines | None = None
         self.unheard: list[int] = []
         """Where its last bid was sent, and the nodes that may not have heard it yet."""
+        self.released: dict[int, bool] = {}
+        """What nodes have answered to its release: whether it is gone, or had never been there."""
+        self.until = 0.0
+        """While that is not decided: when it has expired anyway, and nobody asks again."""
         self.lines: Lines | None = None
         """While it waits: where the wake-ups arrive."""
         self.parked: Lines | None = None
@@ -61,6 +63,7 @@ class Seat:
         self.over = False
         self.id = id if self.bids == 1 else f"{id}.{self.bids}"
         self.told = set()
+        self.released = {}
         self.asked_on, self.unheard = None, []
 
     def known_at(self) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hiredis
 
-from holdfast.engines.resp.wire import Broken, said
+from holdfast.engines.resp.wire import Broken, Rejected, said
 
 _MAY = "let the ACL user run scripts, publish and subscribe on holdfast:* keys and channels"
 
@@ -56,12 +56,12 @@ def first_word(error: Broken) -> str:
     return str(error).partition(" ")[0]
 
 
-def rejection(reply: hiredis.ReplyError) -> Broken:
+def rejection(reply: hiredis.ReplyError) -> Rejected:
     """What an error reply to one of our scripts means."""
     text = said(reply)
     # An error that a script ran into came perhaps after it had done something.
     refused = text.partition(" ")[0] in _ADVICE and " script: " not in text
-    return Broken(text, "not applied" if refused else "unknown")
+    return Rejected(text, "not applied" if refused else "unknown")
 
 
 def explained(error: Broken) -> str:

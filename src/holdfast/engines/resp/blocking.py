@@ -6,8 +6,9 @@ import os
 import select
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import hiredis
 
@@ -31,8 +32,10 @@ _IDLE_LINKS = 16
 _TRUSTED = 1.0
 """Seconds after which an idle link is looked at before it is used: it may have been cut."""
 
-_PIECE = 65_536
+_PIECE = 16_384
 """Bytes to take in at once."""
+
+_CLOSED = "the server closed the connection"
 
 _HARDLY = 0.001
 """Seconds by which a request may take longer than allowed: it is dear to give a socket another timeout."""
@@ -44,8 +47,14 @@ class BlockingLink(Link):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()
         self._socket = sock
-        self._plain = type(sock) is socket.socket  # and no TLS, which has bytes of its own to send
+        self._plain = type(sock) is socket.socket  # and no TLS, which has bytes of its own
         self._reader = reader()
+        self._feed: Callable[[bytearray, int, int], None] = cast(Any, self._reader.feed)
+        self._gets = self._reader.gets
+        self._buffer = bytearray(_PIECE)  # one for all reads
+        self._buffers = [self._buffer]
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         self._timeout = sock.gettimeout() or 0.0
         self.woken: dict[str, str] = {}
         self._ending = threading.Lock()
@@ -56,12 +65,11 @@ class BlockingLink(Link):
     def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
         """Introduce ourselves; `Broken` if the server does not want us."""
         commands = greeting(login, self.channel, scripts=scripts)
-        self._welcomed(login, self._exchange(pack(commands), len(commands) - 1, timeout))
+        self._welcomed(login, self.exchange(pack(commands), len(commands) - 1, timeout))
 
-    async def exchange(self, payload: bytes, count: int, timeout: float) -> list[Any]:
-        return self._exchange(payload, count, timeout)
-
-    def _exchange(self, payload: bytes, count: int, timeout: float) -> list[Any]:
+    # Each function that is called costs more than what most of them do: between two system calls hardly
+    # anything of a program stays in the caches. So what every request needs is written out here.
+    def exchange(self, payload: bytes, count: int, timeout: float) -> list[Any]:
         replies: list[Any] = []
         self.used_at = clock.now()
         try:
@@ -69,11 +77,16 @@ class BlockingLink(Link):
                 self._limit(timeout)
             self._write(payload)
             while True:
-                self._receive()
-                while (reply := self._reader.gets()) is not MORE:
+                size = self._socket.recv_into(self._buffer)
+                if not size:
+                    raise ConnectionError(_CLOSED)
+                self._feed(self._buffer, 0, size)
+                while (reply := self._gets()) is not MORE:
                     if type(reply) is hiredis.PushNotification:
                         self._pushed(reply)
                         continue
+                    if count == 1:
+                        return [reply]
                     replies.append(reply)
                     if len(replies) == count:
                         return replies
@@ -95,46 +108,47 @@ class BlockingLink(Link):
         with suppress(OSError, hiredis.HiredisError):
             self._limit(0)
             self._receive()
-            replies.append(self._reader.gets())
+            replies.append(self._gets())
         return next(
             (said(reply) for reply in replies if isinstance(reply, hiredis.ReplyError)), None
         )
 
     def listen(self, waiter: str, timeout: float) -> str | None:
         """Block until a wake-up for a ticket arrives, or until it is dismissed."""
+        until = clock.now() + timeout
         with self._ending:
-            self._listening = True
-        try:
-            return self._hear(waiter, clock.now() + timeout)
-        except Broken:
-            if self.dismissed:
-                return None
-            raise
-        finally:
-            with self._ending:
-                self._listening = False
-
-    def _hear(self, waiter: str, until: float) -> str | None:
+            self._listening = not self.dismissed
+        if not self._listening:  # closed: the number of its file may be somebody else's by now
+            return None
         try:
             while waiter not in self.woken:
-                reply = self._reader.gets()
+                reply = self._gets()
                 if reply is MORE:
                     left = until - clock.now()
                     if left <= 0:
                         return None
-                    self._limit(left)
-                    self._receive()
-                elif isinstance(reply, hiredis.PushNotification):
+                    if not self._plain:
+                        self._limit(left)
+                        self._receive()
+                    # To give the socket another timeout would cost more.
+                    elif self._poll.poll(left * 1000):
+                        self._receive(ready=True)
+                elif type(reply) is hiredis.PushNotification:
                     self._pushed(reply)
             return self.woken.pop(waiter)
         except TimeoutError:
             return None
         except (OSError, hiredis.HiredisError) as error:
             self.close()
+            if self.dismissed:
+                return None
             raise Broken(_explain(error), "not applied") from error
         except BaseException:
             self.close()
             raise
+        finally:
+            with self._ending:
+                self._listening = False
 
     def send(self, payload: bytes) -> None:
         """Send packed commands without waiting for the replies, which `read` will have."""
@@ -152,7 +166,7 @@ class BlockingLink(Link):
         replies: list[Any] = []
         try:
             self._receive(ready=True)
-            while (reply := self._reader.gets()) is not MORE:
+            while (reply := self._gets()) is not MORE:
                 if isinstance(reply, hiredis.PushNotification):
                     self._pushed(reply)
                 else:
@@ -171,10 +185,10 @@ class BlockingLink(Link):
 
     def is_cut(self) -> bool:
         """Whether the server has closed this link while it lay idle."""
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
         try:  # what is there may also be a late wake-up, or TLS's own talk: hence a look past TLS
-            return bool(poll.poll(0)) and not socket.socket.recv(self._socket, 1, socket.MSG_PEEK)
+            return bool(self._poll.poll(0)) and not socket.socket.recv(
+                self._socket, 1, socket.MSG_PEEK
+            )
         except OSError:
             return True
 
@@ -224,16 +238,14 @@ class BlockingLink(Link):
     def _receive(self, *, ready: bool = False) -> None:
         if ready and self._plain:
             try:
-                data = os.read(self._socket.fileno(), _PIECE)
-            except (
-                BlockingIOError
-            ):  # what had come was not for us, the system finds: a broken packet
-                return
+                size = os.readv(self._socket.fileno(), self._buffers)
+            except BlockingIOError:
+                return  # what had come was not for us, the system finds: a broken packet
         else:
-            data = self._socket.recv(_PIECE)
-        if not data:
-            raise ConnectionError("the server closed the connection")
-        self._reader.feed(data)
+            size = self._socket.recv_into(self._buffer)
+        if not size:
+            raise ConnectionError(_CLOSED)
+        self._feed(self._buffer, 0, size)
 
     def _pushed(self, message: list[Any]) -> None:
         wake_up = pushed(message)
@@ -267,9 +279,9 @@ class BlockingNode(Node):
     async def take(self, timeout: float, waiter: str = "") -> BlockingLink:
         return self.ready(waiter) or self.connect(timeout)
 
-    def give(self, link: Link, waiter: str = "") -> None:
-        assert isinstance(link, BlockingLink)
-        link.woken.clear()
+    def give(self, link: BlockingLink, waiter: str = "") -> None:  # type: ignore[override]
+        if link.woken:
+            link.woken.clear()
         if link.dismissed:
             link.close()
         elif link.broken:

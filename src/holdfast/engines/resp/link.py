@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import Any
 
+from holdfast.engines.resp.packing import bulks
 from holdfast.engines.resp.wire import Broken, Login, refusal
 
 
@@ -18,6 +19,7 @@ class Link(ABC):
 
     def __init__(self) -> None:
         self.channel = "holdfast:" + os.urandom(8).hex()
+        self.packed_channel = bulks(self.channel)
         self.answers: list[Any] = []
         """To the questions of the login."""
 
@@ -30,11 +32,19 @@ class Link(ABC):
         self.answers = replies[asked:]
 
     @abstractmethod
-    def exchange(self, payload: bytes, count: int, timeout: float) -> Awaitable[list[Any]]:
+    def exchange(
+        self, payload: bytes, count: int, timeout: float
+    ) -> list[Any] | Awaitable[list[Any]]:
         """Send packed commands in one write and read so many replies; `Broken` closes the link.
 
-        A reply that is an error is returned as a `hiredis.ReplyError`, not raised.
+        A reply that is an error is returned as a `hiredis.ReplyError`, not raised. A link that blocks has
+        the replies when it returns: there is no need for a coroutine around them.
         """
+
+    async def ask(self, payload: bytes, count: int, timeout: float) -> list[Any]:
+        """The same for all who are not in a hurry."""
+        replies = self.exchange(payload, count, timeout)
+        return replies if isinstance(replies, list) else await replies
 
     @abstractmethod
     def close(self) -> None:

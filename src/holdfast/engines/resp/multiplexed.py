@@ -6,12 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any, cast
 
 import hiredis
 
 from holdfast.engines.resp.link import Link, Node
 from holdfast.engines.resp.packing import pack
+from holdfast.engines.resp.reply import Reply
 from holdfast.engines.resp.wire import (
     MORE,
     NOT_REDIS,
@@ -33,17 +35,12 @@ _GIVE_UP = 2.0
 """Seconds after which an unanswered request means that the connection is dead."""
 
 
-class _Request:
-    __slots__ = ("count", "future", "limit", "replies", "sent")
+Call = Callable[[list[Any] | Broken], None]
+"""Called with the replies, or with why there will be none."""
 
-    def __init__(
-        self, future: asyncio.Future[list[Any]], count: int, sent: float, limit: float
-    ) -> None:
-        self.future = future
-        self.count = count
-        self.sent = sent
-        self.limit = limit
-        self.replies: list[Any] = []
+_Request = tuple[Reply[list[Any]] | Call, int, float, float]
+"""Who wants the replies and how many, when it was sent, and until when it is worth anything. Plain, for to
+make an object of a class takes longer than all else that is done with it."""
 
 
 class MultiplexedLink(Link, asyncio.BufferedProtocol):
@@ -57,12 +54,14 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         self._buffer = bytearray(65536)  # one for all reads: asyncio would make a new one each time
         self._view = memoryview(self._buffer)  # TLS reads in pieces, and a slice must not be a copy
         self._transport: asyncio.Transport | None = None
+        self._gets = self._reader.gets
         self._requests: deque[_Request] = deque()
+        self._replies: list[Any] = []  # to the first of them, if it wants several
         self._outbox: list[bytes] = []
         self._flushing = False
         self._patrol: asyncio.TimerHandle | None = None
-        # Who is to be woken; with a future as soon as somebody listens, for most never have to wait.
-        self._woken: dict[str, asyncio.Future[None] | None] = {}
+        # Who is to be woken; with a reply as soon as somebody listens, for most never have to wait.
+        self._woken: dict[str, Reply[None] | None] = {}
         self._news: dict[str, str] = {}  # the newest wake-up for a ticket, until it is taken
         self._closed = False
         self.broken: Broken | None = None
@@ -75,38 +74,50 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         commands = greeting(login, self.channel, scripts=scripts)
         self._welcomed(login, await self.exchange(pack(commands), len(commands) - 1, timeout))
 
-    def exchange(self, payload: bytes, count: int, timeout: float) -> asyncio.Future[list[Any]]:
+    def exchange(self, payload: bytes, count: int, timeout: float) -> Reply[list[Any]]:
+        reply: Reply[list[Any]] = Reply(self._loop)
+        self.post(payload, count, timeout, reply)
+        return reply
+
+    def post(
+        self, payload: bytes, count: int, timeout: float, taker: Reply[list[Any]] | Call
+    ) -> None:
+        """The same for one that does not wait but is called, before anything else is read.
+
+        It is not told when the time is up, only when the link is given up.
+        """
         if self.broken is not None:
             raise Broken(str(self.broken), "not applied")
-        now = self._loop.time()
-        future: asyncio.Future[list[Any]] = self._loop.create_future()
-        self._requests.append(_Request(future, count, now, now + timeout))
+        now = monotonic()
         if self._flushing:
             self._outbox.append(payload)
             if len(self._outbox) == _FULL:  # let the server begin while we go on
                 self._send_outbox()
         elif self._transport is not None:
-            # At once, for there may be no other; but what comes in the same turn is sent together.
+            # At once, for there may be no other; but while one waits for an answer, what else comes in
+            # the same turn of the loop is sent together.
             self._transport.write(payload)
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+            if self._requests:
+                self._flushing = True
+                self._loop.call_soon(self._flush)
+        self._requests.append((taker, count, now, now + timeout))
         if self._patrol is None:
             self._patrol = self._loop.call_later(_PATROL, self._look_for_late)
-        return future
 
-    def expect(self, waiter: str, future: asyncio.Future[None] | None = None) -> None:
-        """Collect the wake-up for a ticket from now on; `future` may be shared by several links."""
-        if future is not None:
-            self._woken[waiter] = future
+    def expect(self, waiter: str, reply: Reply[None] | None = None) -> None:
+        """Collect the wake-up for a ticket from now on; `reply` may be shared by several links."""
+        if reply is not None:
+            self._woken[waiter] = reply
         else:
             self._woken.setdefault(waiter, None)
 
     def ignore(self, waiter: str) -> None:
         """Collect it no more; one who still listens for it stops."""
-        self._news.pop(waiter, None)
-        future = self._woken.pop(waiter, None)
-        if future is not None and not future.cancel() and not future.cancelled():
-            future.exception()  # seen: asyncio would complain that nobody looked
+        if self._news:
+            self._news.pop(waiter, None)
+        reply = self._woken.pop(waiter, None)
+        if reply is not None:
+            reply.arrive_soon(None)
 
     async def listen(self, waiter: str, timeout: float) -> str | None:
         """Sleep until a wake-up for a ticket arrives."""
@@ -115,11 +126,12 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         if waiter not in self._news:
             if self.broken is not None:
                 raise Broken(str(self.broken), "not applied")
-            future = self._woken[waiter] = self._loop.create_future()
-            done, _ = await asyncio.wait([future], timeout=max(timeout, 0))
-            if not done or future.cancelled():
-                return None
-            future.result()
+            reply = self._woken[waiter] = Reply(self._loop)
+            late = self._loop.call_later(max(timeout, 0), reply.arrive, None)
+            try:
+                await reply
+            finally:
+                late.cancel()
         return self._news.pop(waiter, None)
 
     def rouse(self, waiter: str) -> None:
@@ -129,7 +141,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
 
     def silence(self) -> float:
         """For how long the oldest request has waited for its reply, in seconds."""
-        return self._loop.time() - self._requests[0].sent if self._requests else 0.0
+        return monotonic() - self._requests[0][2] if self._requests else 0.0
 
     def close(self, reason: Broken | None = None) -> None:
         """Fail what is under way and give the connection back."""
@@ -143,10 +155,13 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             self._patrol.cancel()
         if self._transport is not None:
             self._transport.abort()
-        for request in self._requests:
-            if not request.future.done():
-                request.future.set_exception(Broken(str(reason), "unknown"))
-        self._requests.clear()
+        requests, self._requests = self._requests, deque()
+        for taker, *_ in requests:
+            error = Broken(str(reason), "unknown")
+            if not isinstance(taker, Reply):
+                taker(error)
+            else:
+                taker.fail(error)
 
     def retire(self) -> None:
         self._refuse(Broken("the server there is not the right one any more", "unknown"))
@@ -156,9 +171,9 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
     def _refuse(self, reason: Broken) -> None:
         """Take no more requests, and wake those who listen."""
         self.broken = self.broken or reason
-        for future in self._woken.values():
-            if future is not None and not future.done():
-                future.set_exception(Broken(str(reason), "not applied"))
+        for reply in self._woken.values():
+            if reply is not None:
+                reply.fail(Broken(str(reason), "not applied"))
 
     # --- called by the event loop
 
@@ -167,9 +182,8 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        unfinished = self._requests[0].replies if self._requests else []
         # What it said before it hung up is worth more, e.g. that it has too many clients.
-        words = [said(reply) for reply in unfinished if isinstance(reply, hiredis.ReplyError)]
+        words = [said(reply) for reply in self._replies if isinstance(reply, hiredis.ReplyError)]
         reason = str(error) if error else "the server closed the connection"
         self.close(Broken(words[0] if words else reason, "unknown"))
 
@@ -179,29 +193,34 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
     def buffer_updated(self, size: int) -> None:
         try:
             self._feed(self._buffer, 0, size)
-            while (reply := self._reader.gets()) is not MORE:
-                self._received(reply)
+            while (reply := self._gets()) is not MORE:
+                if type(reply) is hiredis.PushNotification:
+                    wake_up = pushed(reply)
+                    if wake_up is not None:
+                        self._wake(*wake_up)
+                    continue
+                requests = self._requests
+                if not requests:  # nobody asked: it hangs up on us, or it is something else
+                    refused = isinstance(reply, hiredis.ReplyError)
+                    self.close(Broken(said(reply) if refused else NOT_REDIS, "unknown"))
+                    continue
+                taker, count, _, _ = requests[0]
+                if count == 1:
+                    replies = [reply]
+                else:
+                    self._replies.append(reply)
+                    if len(self._replies) < count:
+                        continue
+                    replies, self._replies = self._replies, []
+                requests.popleft()
+                if isinstance(taker, Reply):
+                    taker.arrive(replies)
+                else:
+                    taker(replies)
+                if self.broken is not None and not requests:  # retired, and that was the last one
+                    self.close()
         except hiredis.ProtocolError:
             self.close(Broken(NOT_REDIS, "unknown"))
-
-    def _received(self, reply: Any) -> None:
-        if isinstance(reply, hiredis.PushNotification):
-            wake_up = pushed(reply)
-            if wake_up is not None:
-                self._wake(*wake_up)
-            return
-        if not self._requests:  # nobody asked: it hangs up on us, or it is something else
-            refused = isinstance(reply, hiredis.ReplyError)
-            self.close(Broken(said(reply) if refused else NOT_REDIS, "unknown"))
-            return
-        request = self._requests[0]
-        request.replies.append(reply)
-        if len(request.replies) == request.count:
-            self._requests.popleft()
-            if not request.future.done():
-                request.future.set_result(request.replies)
-            if self.broken is not None and not self._requests:  # retired, and that was the last one
-                self.close()
 
     def _wake(self, waiter: str, news: str) -> None:
         if waiter in self._woken:
@@ -209,9 +228,9 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             self._rouse(waiter)
 
     def _rouse(self, waiter: str) -> None:
-        future = self._woken.get(waiter)
-        if future is not None and not future.done():
-            future.set_result(None)
+        reply = self._woken.get(waiter)
+        if reply is not None:
+            reply.arrive(None)
 
     def _flush(self) -> None:
         self._flushing = False
@@ -224,14 +243,14 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
 
     def _look_for_late(self) -> None:
         self._patrol = None
-        now = self._loop.time()
-        for request in self._requests:
-            if request.limit <= now and not request.future.done():
-                allowed = request.limit - request.sent
-                request.future.set_exception(Broken(f"no answer within {allowed:.3g} s", "unknown"))
+        now = monotonic()
+        for taker, _, sent, limit in self._requests:
+            if limit <= now and isinstance(taker, Reply):
+                why = f"no answer within {limit - sent:.3g} s"
+                taker.fail(Broken(why, "unknown"))
         if self._requests:
-            oldest = self._requests[0]
-            if now - oldest.sent >= max(_GIVE_UP, oldest.limit - oldest.sent):
+            _, _, sent, limit = self._requests[0]
+            if now - sent >= max(_GIVE_UP, limit - sent):
                 self.close(Broken("the server does not answer", "unknown"))
             else:
                 self._patrol = self._loop.call_later(_PATROL, self._look_for_late)
@@ -261,9 +280,8 @@ class MultiplexedNode(Node):
                 link.expect(waiter)
         return link
 
-    def give(self, link: Link, waiter: str = "") -> None:
+    def give(self, link: MultiplexedLink, waiter: str = "") -> None:  # type: ignore[override]
         if waiter:
-            assert isinstance(link, MultiplexedLink)
             link.ignore(waiter)
 
     async def listen(self, link: Link, waiter: str, timeout: float) -> str | None:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha1
+from importlib.resources import files
 
 from holdfast.core.errors import EngineError
-from holdfast.core.ticket import Ticket
 from holdfast.engines.resp.packing import bulks, pack
+
+_INCLUDE = re.compile(r"--\[\[(\w+)\.lua\]\]\n")
+
+
+def assembled(package: str, *names: str) -> str:
+    """The text of these files, one after the other, each with those that it names: `--[[other.lua]]`.
+
+    In the middle, not at the top: what most calls don't need would still cost each of them.
+    """
+
+    def read(name: str) -> str:
+        text = (files(package) / "lua" / f"{name}.lua").read_text("utf-8")
+        return _INCLUDE.sub(lambda include: read(include[1]), text)
+
+    return "".join(map(read, names))
 
 
 class Script:
@@ -36,12 +52,12 @@ _HIGHEST = 2**52
 """The highest fence to begin with: above twice this, Lua can't tell a number from the next."""
 
 
-def floor_of(ticket: Ticket) -> int:
+def floor_of(name: str, floor: int) -> int:
     """The fence above which the scripts are to number a ticket, if they can count so far."""
-    if ticket.floor >= _HIGHEST:
+    if floor >= _HIGHEST:
         raise EngineError(
-            f"Redis can't hand out a fence above {ticket.floor}: give a floor below {_HIGHEST}",
+            f"Redis can't hand out a fence above {floor}: give a floor below {_HIGHEST}",
             outcome="not applied",
-            name=ticket.name,
+            name=name,
         )
-    return ticket.floor
+    return floor

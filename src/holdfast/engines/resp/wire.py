@@ -26,6 +26,10 @@ class Broken(Exception):
         self.outcome: Outcome = outcome
 
 
+class Rejected(Broken):
+    """A server can be talked to, but does not do what it was asked for."""
+
+
 NOT_REDIS: Final = "the server there does not speak Redis's protocol"
 
 

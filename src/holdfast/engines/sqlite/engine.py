@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core.errors import Unsupported
-from holdfast.core.ticket import Departure, Inspection, Standing, Ticket
+from holdfast.core.ticket import ADMITTED, Departure, Inspection, Standing, Ticket
 from holdfast.core.url import Url
 from holdfast.engines.contract import Engine, Traits
 from holdfast.engines.sqlite.file import READ, WRITE, File
 from holdfast.engines.sqlite.pipes import Pipes
-from holdfast.engines.sqlite.queue import Queues
+from holdfast.engines.sqlite.queue import Queues, sweeps_too
+from holdfast.engines.sqlite.undisputed import give_back, take
 from holdfast.engines.sqlite.waits import AsyncioWaits, BlockingWaits, Waits
 from holdfast.io.contract import IO
 
@@ -39,19 +40,34 @@ class SqliteEngine(Engine):
         pipes = Pipes(path)
         self._file = File(path, pipes)
         self._waits: Waits = (BlockingWaits if io.blocking else AsyncioWaits)(pipes, io)
+        self._calm = True
+        """Whether the last one that came did not have to wait. If not, the short way is likely in vain."""
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         io = self._io
-        return await io.call(
-            self._file.transact,
+        deadline = io.now() + timeout
+        if io.blocking:  # `call` would do the same, in a coroutine more
+            return self._enter(ticket, if_free, deadline)
+        return await io.call(self._enter, ticket, if_free, deadline)
+
+    def _enter(self, ticket: Ticket, if_free: bool, deadline: float) -> Standing:
+        sweeps = sweeps_too()
+        if self._calm and not sweeps:
+            free = self._file.at_once(take, ticket, deadline)
+            if free is not None:
+                return free
+        standing = self._file.transact(
             WRITE,
-            io.now() + timeout,
+            deadline,
             ticket.name,
             Queues.enter,
             ticket,
             if_free,
             self._waits.listen,
+            sweeps,
         )
+        self._calm = standing.place is ADMITTED
+        return standing
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
         io = self._io
@@ -75,14 +91,23 @@ class SqliteEngine(Engine):
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
         io = self._io
-        return await io.call(self._leave, ticket, departure, io.now() + timeout)
+        deadline = io.now() + timeout
+        if io.blocking:
+            return self._leave(ticket, departure, deadline)
+        return await io.call(self._leave, ticket, departure, deadline)
 
     def _leave(self, ticket: Ticket, departure: Departure, deadline: float) -> bool:
         self._waits.forget(ticket.id)
+        file = self._file
         try:
-            return self._file.transact(
-                WRITE, deadline, ticket.name, Queues.leave, ticket, departure
-            )
+            # If its lease was lost, the name is abandoned, and there is that to write down.
+            if (
+                self._calm
+                and departure is not Departure.LOST
+                and file.at_once(give_back, ticket, deadline)
+            ):
+                return True
+            return file.transact(WRITE, deadline, ticket.name, Queues.leave, ticket, departure)
         except Unsupported:
             return False  # a file that can't be opened has no tickets in it
 

@@ -14,10 +14,13 @@ from typing import Any, TypeVar
 import apsw
 
 from holdfast.core.errors import EngineError, HoldfastError
+from holdfast.core.ticket import Ticket
+from holdfast.engines.contract import REENTERED
 from holdfast.engines.sqlite.opening import connect, make_file
 from holdfast.engines.sqlite.pipes import Pipes
 from holdfast.engines.sqlite.queue import Queues
 from holdfast.engines.sqlite.troubles import translated
+from holdfast.engines.sqlite.undisputed import Execute
 from holdfast.io import clock
 
 T = TypeVar("T")
@@ -34,11 +37,6 @@ _CHECK_EVERY = 0.1
 
 _FORK_PATIENCE = 5.0
 """Seconds a fork waits for the transactions of other threads."""
-
-_REENTERED = (
-    "a signal handler or a finalizer asked for a lock in the middle of another request of the same "
-    "thread: let it set a flag, and ask outside of it"
-)
 
 
 class File:
@@ -57,12 +55,54 @@ class File:
         self._inside = False
         self._deadline = 0.0
         self._connection: apsw.Connection | None = None
-        self._execute: Callable[..., object] = _closed
+        self._execute: Execute = _closed
         self._queues = Queues(_closed)
         self._identity: tuple[int, int] | None = None
         self._check_at = -math.inf
         with _forking:
             _files.add(self)
+
+    def at_once(
+        self, act: Callable[[Execute, Ticket, int], T], ticket: Ticket, deadline: float
+    ) -> T | None:
+        """Act with one statement, which is a transaction by itself and wakes nobody. None: the file is busy.
+
+        It is not waited for here, because the statement is told the time: one that comes to it late
+        would write down a ticket that has expired.
+        """
+        name = ticket.name
+        try:
+            # In the `try`, so that an interruption at any point gives the mutex back.
+            if not self._mutex.acquire(blocking=False):
+                self._line_up(deadline, name)
+            if self._inside:
+                raise EngineError(REENTERED, outcome="not applied", name=name)
+            acting = False
+            try:
+                self._inside = True
+                now = clock.now()
+                if now >= self._check_at:
+                    self._deadline = deadline
+                    self._check(now)
+                    now = clock.now()
+                self._deadline = -math.inf
+                acting = True
+                return act(self._execute, ticket, int(now * 1e6))
+            except apsw.BusyError:
+                return None
+            except (apsw.Error, OSError) as error:
+                self._abort(broken=True)
+                raise translated(error, self._path, name, committing=acting) from error
+            except HoldfastError as error:
+                error.name = name
+                raise
+            finally:
+                self._inside = False
+        finally:
+            try:  # noqa: SIM105 - every request comes along here
+                self._mutex.release()
+            except RuntimeError:
+                pass  # it was never acquired
 
     def transact(
         self, begin: str, deadline: float, name: str | None, act: Callable[..., T], *args: Any
@@ -73,7 +113,7 @@ class File:
             if not self._mutex.acquire(blocking=False):
                 self._line_up(deadline, name)
             if self._inside:
-                raise EngineError(_REENTERED, outcome="not applied", name=name)
+                raise EngineError(REENTERED, outcome="not applied", name=name)
             committing = False
             try:
                 self._inside = True
@@ -157,9 +197,10 @@ class File:
             )
         make_file(self._path)
         self._identity = _identity(self._path)
-        self._connection = connect(self._path, self._wait)
-        self._execute = self._connection.cursor().execute
+        connection = connect(self._path, self._wait)
+        self._execute = connection.cursor().execute
         self._queues = Queues(self._execute)
+        self._connection = connection  # last: an interruption leaves none, or one that is ready
 
     def _wait(self, tries: int) -> bool:
         """SQLite's busy handler: whether to try again, after a pause."""
@@ -221,7 +262,7 @@ def _identity(path: str) -> tuple[int, int] | None:
     return stat.st_dev, stat.st_ino
 
 
-def _closed(*_: object) -> object:
+def _closed(*_: object) -> Any:
     raise AssertionError("no connection")
 
 

@@ -78,7 +78,12 @@ class Holders:
         rows = self._execute(LOOK, (name,)).fetchall()
         if not rows:
             return 0, False, None, None
-        _, _, newest, flag = rows[0]
+        _, id, newest, flag = rows[0]
+        if id is not None:
+            # Somebody took it undisputed. From now on it is one in a queue.
+            self._execute(SQL["apart"], (name,))
+            self._execute(SQL["vacate"], (name,))
+            rows = self._execute(LOOK, (name,)).fetchall()
         if len(rows) == 1:
             return newest, flag == 1, None, None
         fence, id, expires, group = rows[1]

@@ -19,7 +19,7 @@ from holdfast.engines.sqlite.troubles import foreign
 APPLICATION_ID = 0x484F4C44
 """In the file's header, so that `file` and we know it: "HOLD"."""
 
-SCHEMA = 2
+SCHEMA = 3
 """Changes whenever an older Holdfast could not work with the file any more."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -96,7 +96,7 @@ def _is_ours(connection: apsw.Connection, path: str) -> bool:
 
 
 def _create(connection: apsw.Connection, path: str, busy: Callable[[int], bool]) -> None:
-    connection.execute("PRAGMA page_size = 2048")  # small pages: every commit writes whole ones
+    connection.execute("PRAGMA page_size = 1024")  # small pages: every commit writes whole ones
     if _switch_to_wal(connection, busy) != "wal":
         raise EngineError(
             f"{path} is on a file system without shared memory, which SQLite needs: "

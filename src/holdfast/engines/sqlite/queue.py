@@ -14,9 +14,21 @@ from collections.abc import Callable, Sequence
 from random import random
 
 from holdfast.core.names import matches
-from holdfast.core.ticket import Contender, Departure, Inspection, Owner, Place, Standing, Ticket
+from holdfast.core.ticket import (
+    ADMITTED,
+    GONE,
+    REFUSED,
+    WAITING,
+    Contender,
+    Departure,
+    Inspection,
+    Owner,
+    Standing,
+    Ticket,
+)
 from holdfast.engines.sqlite.holding import Crowd, Head, Holders, unpacked
 from holdfast.engines.sqlite.statements import JOIN, REMOVE, SQL
+from holdfast.engines.sqlite.undisputed import prolong, take
 from holdfast.io import clock
 
 FORGET_RELEASED_US = 60 * 1_000_000
@@ -32,8 +44,8 @@ _SWEEP_ONE_IN = 64
 _SWEEP_NAMES = 256
 _SWEEP_NOTES = 128
 
-_REFUSED = Standing(Place.REFUSED)
-_GONE = Standing(Place.GONE)
+_REFUSED = Standing(REFUSED)
+_GONE = Standing(GONE)
 _FOR_EVER = 2**62
 
 _Members = tuple[bool, Crowd, dict[str, int]]
@@ -45,10 +57,17 @@ def now_us() -> int:
     return int(clock.now() * 1e6)
 
 
+def sweeps_too() -> bool:
+    """Whether a newcomer is to sweep."""
+    return random() * _SWEEP_ONE_IN < 1
+
+
 class Queues(Holders):
     """All queues of one file, over one connection."""
 
-    def enter(self, ticket: Ticket, if_free: bool, listen: Callable[[str], str]) -> Standing:
+    def enter(
+        self, ticket: Ticket, if_free: bool, listen: Callable[[str], str], sweeps: bool = False
+    ) -> Standing:
         """Join, or renew and look again; `listen` says where a waiting ticket can be woken."""
         now = now_us()
         newest, abandoned, head, crowd = self.settle(ticket.name, now, ticket.id)
@@ -72,18 +91,19 @@ class Queues(Holders):
         self._execute(JOIN, ours + turn)
         if ticket.share.group:
             self._execute(SQL["share"], (ticket.name, fence, *ticket.share))
-        if random() * _SWEEP_ONE_IN < 1:
+        if sweeps:
             self.sweep(now)
         if admitted:
-            return Standing(Place.ADMITTED, fence, abandoned)
+            return Standing(ADMITTED, fence, abandoned)
         return self._ahead(ticket.name, fence, crowd, now)
 
     def enter_free(self, tickets: Sequence[Ticket], listen: Callable[[str], str]) -> list[Standing]:
         """Join several queues, up to the first that is not free."""
         standings: list[Standing] = []
         for ticket in tickets:
-            standings.append(self.enter(ticket, True, listen))
-            if standings[-1].place is Place.REFUSED:
+            free = None if (sweeps := sweeps_too()) else take(self._execute, ticket, now_us())
+            standings.append(free or self.enter(ticket, True, listen, sweeps))
+            if standings[-1].place is REFUSED:
                 break
         return standings + [_REFUSED] * (len(tickets) - len(standings))
 
@@ -219,9 +239,11 @@ class Queues(Holders):
         crowd: Crowd | None
         if members is not None:
             abandoned, crowd, fences = members
-            if fence := fences.get(ticket.id):
+            if fence := fences.get(ticket.id, 0):
                 self._extend(ticket, fence, now)
-                return Standing(Place.ADMITTED, fence, abandoned)
+                return Standing(ADMITTED, fence, abandoned)
+        elif fence := prolong(self._execute, ticket, now):
+            return Standing(ADMITTED, fence)
         else:
             # If this very request admits the ticket, the one who waits with it is woken all the same:
             # it is another thread that renews.
@@ -258,7 +280,7 @@ class Queues(Holders):
         if head is not None and ticket.share.group:
             self._execute(SQL["share"], (ticket.name, fence, *ticket.share))
             self.settle_crowd(ticket.name, now, abandoned=abandoned)
-        return Standing(Place.ADMITTED, fence, abandoned)
+        return Standing(ADMITTED, fence, abandoned)
 
     def _fence_of(self, ticket: Ticket, head: Head | None, crowd: Crowd | None) -> int:
         """The fence of the asking ticket, if it is one of those who hold, else 0."""
@@ -298,7 +320,7 @@ class Queues(Holders):
             if address is None and crowd is not None:
                 expires = crowd.expires  # of those who hold, any may go
             if expires > now:
-                return Standing(Place.WAITING, fence, False, (expires - now) / 1e6)
+                return Standing(WAITING, fence, False, (expires - now) / 1e6)
             self.bury(name, ahead, address)
 
     def _extend(self, ticket: Ticket, fence: int, now: int) -> None:

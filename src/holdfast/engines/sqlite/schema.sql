@@ -2,13 +2,14 @@
 -- the wall clock.
 
 -- Queues: what is remembered of each name (its row with fence 0) and behind it, in order, the
--- name's tickets. One table rather than two, because SQLite writes whole pages: a name and its
--- ticket are neighbours on one page, and taking a free lock writes just that.
+-- name's tickets. A ticket that came while nobody else was there stands in its name's own row, so that
+-- one statement takes a free lock and one gives it back; whoever comes next gives it a row first. One table
+-- rather than two, because SQLite writes whole pages: a name and its tickets are neighbours.
 CREATE TABLE queue (
     name      TEXT    NOT NULL,
-    fence     INTEGER NOT NULL,  -- 0: not a ticket but the name itself
-    -- of a ticket
-    id        TEXT,              -- its secret
+    fence     INTEGER NOT NULL,  -- 0: the name itself
+    -- of a ticket; in the row of a name, of the one that came last while nobody else was there
+    id        TEXT,              -- its secret; NULL once such a one has left, and so is `expires`
     owner     TEXT,              -- who, for people
     joined    INTEGER,
     heard     INTEGER,           -- when it last asked or was renewed
@@ -19,7 +20,7 @@ CREATE TABLE queue (
     weight    INTEGER,           -- how many of the group's permits it takes
     permits   INTEGER,           -- how many there are
     -- of a name
-    newest    INTEGER,           -- the last fence handed out
+    newest    INTEGER,           -- the last fence handed out: that of the ticket in the same row
     abandoned INTEGER,           -- 1: the last one that held alone did not release
     PRIMARY KEY (name, fence)
 ) STRICT, WITHOUT ROWID;

@@ -15,6 +15,8 @@ def _statements() -> dict[str, str]:
 SQL = _statements()
 
 # Those on the way of every lock.
+TAKE = SQL["take"]
+GIVE = SQL["give"]
 LOOK = SQL["look"]
 JOIN = SQL["join"]
 REMOVE = SQL["remove"]

@@ -1,7 +1,34 @@
 -- Every statement the engine runs after the file is open, each with its arguments, in order.
 
--- look (name): the name itself (0, NULL, newest, abandoned), and the first two tickets of its queue
--- (fence, id, expires, group). They share columns because each one costs time, on the way of every lock
+-- take (name, fence, id, owner, now, expires, group, weight, permits): a name that is free, not abandoned,
+-- and knows of no such fence; the ticket stands in the name's own row. Finding a statement takes the longer
+-- the longer it is, hence the columns without their names: in their order in the table
+INSERT INTO queue
+SELECT ?1, 0, ?3, ?4, NULL, ?5, ?5, ?6, NULL, ?7, ?8, ?9, ?2, 0 FROM file WHERE floor < ?2
+    ON CONFLICT DO UPDATE
+   SET newest = ?2, id = ?3, owner = ?4, heard = ?5, admitted = ?5, expires = ?6,
+       "group" = ?7, weight = ?8, permits = ?9
+ WHERE id IS NULL AND newest < ?2 AND NOT abandoned
+   AND NOT EXISTS (SELECT 1 FROM queue WHERE name = ?1 AND fence > 0)
+
+-- give (name, id, now): back a name, of the ticket in the name's own row, if it lives
+UPDATE queue SET id = NULL, expires = NULL WHERE name = ?1 AND fence = 0 AND id = ?2 AND expires > ?3
+
+-- prolong (name, id, owner, now, expires): the ticket in the name's own row, if it lives; as `extend`
+UPDATE queue SET owner = ?3, heard = ?4, expires = max(expires, ?5)
+ WHERE name = ?1 AND fence = 0 AND id = ?2 AND expires > ?4
+RETURNING newest
+
+-- apart (name): the ticket in the name's own row gets one of its own
+INSERT INTO queue (name, fence, id, owner, joined, heard, admitted, expires, "group", weight, permits)
+SELECT name, newest, id, owner, admitted, heard, admitted, expires, "group", weight, permits FROM queue
+ WHERE name = ?1 AND fence = 0
+
+-- vacate (name): its row has no ticket any more
+UPDATE queue SET id = NULL, expires = NULL WHERE name = ?1 AND fence = 0
+
+-- look (name): the name itself (0, the id of the ticket in its row, newest, abandoned), and the first two
+-- tickets of its queue (fence, id, expires, group). They share columns because each one costs time
 SELECT fence, id, coalesce(newest, expires), coalesce(abandoned, "group") FROM queue
  WHERE name = ?1 ORDER BY fence LIMIT 3
 
@@ -72,7 +99,7 @@ SELECT owner, fence, joined, admitted, expires, "group", weight, permits FROM qu
 SELECT count(*) FROM queue WHERE name = ?1 AND fence > 0 AND expires > ?2
 
 -- names (now): the names that are held or waited for
-SELECT DISTINCT name FROM queue WHERE fence > 0 AND expires > ?1
+SELECT DISTINCT name FROM queue WHERE expires > ?1
 
 -- file (): what is known of the file as a whole
 SELECT floor, swept FROM file
@@ -83,12 +110,12 @@ SELECT max(name), count(*) FROM
 
 -- dead (first, last, now): names in a stretch of which a holder has expired
 SELECT DISTINCT name FROM queue
- WHERE name > ?1 AND name <= ?2 AND fence > 0 AND admitted IS NOT NULL AND expires <= ?3
+ WHERE name > ?1 AND name <= ?2 AND admitted IS NOT NULL AND expires <= ?3
 
 -- forget (first, last, released, abandoned, ahead): names in a stretch that nobody has used since
 -- these moments, or that were last used while the clock was ahead of that one
 DELETE FROM queue
- WHERE name > ?1 AND name <= ?2 AND fence = 0
+ WHERE name > ?1 AND name <= ?2 AND fence = 0 AND id IS NULL
    AND (newest < iif(abandoned, ?4, ?3) OR newest > ?5 AND NOT abandoned)
    AND NOT EXISTS (SELECT 1 FROM queue AS t WHERE t.name = queue.name AND t.fence > 0)
 RETURNING newest
@@ -103,7 +130,7 @@ UPDATE file SET floor = ?1, swept = ?2
 SELECT boot FROM file
 
 -- expire (since): the tickets last heard of after that moment
-UPDATE queue SET expires = 0 WHERE fence > 0 AND heard > ?1
+UPDATE queue SET expires = 0 WHERE expires > 0 AND heard > ?1
 
 -- booted (boot): from now on they are made in this one
 UPDATE file SET boot = ?1

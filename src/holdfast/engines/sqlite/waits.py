@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from itertools import count
 
-from holdfast.core.ticket import Place, Standing
+from holdfast.core.ticket import ADMITTED, Standing
 from holdfast.engines.sqlite.pipes import ABANDONED, LOOK, Message, Pipe, Pipes
 from holdfast.io.contract import IO, Event
 
@@ -201,4 +201,4 @@ def _standing(heard: list[Message]) -> Standing | None:
     message = max(heard, key=lambda message: message.meaning)
     if message.meaning == LOOK:
         return None
-    return Standing(Place.ADMITTED, message.fence, message.meaning == ABANDONED)
+    return Standing(ADMITTED, message.fence, message.meaning == ABANDONED)

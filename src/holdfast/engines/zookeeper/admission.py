@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
     @classmethod
     def of(cls, children: Sequence[str]) -> Line:
-        turned = {sequence(node): node for node in children if is_turn(node)}
+        turned = {sequence(node): node for node in children if node[0] == "t" and is_turn(node)}
         return cls(in_order(children), turned)
 
     def share(self, node: str) -> Share:

@@ -13,6 +13,7 @@ import logging
 import select
 import socket
 import ssl
+import struct
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -22,8 +23,8 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
-from kazoo.protocol.serialization import CloseInstance, ReplyHeader, int_struct
+from kazoo.protocol.connection import CLOSE_RESPONSE, CREATED_EVENT, ConnectionHandler
+from kazoo.protocol.serialization import CloseInstance, ReplyHeader, Watch, int_struct
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import ForceRetryError, KazooRetry
 
@@ -40,6 +41,8 @@ _LONGEST_ANSWER = 64 * 2**20
 """Bytes; whoever announces more does not speak ZooKeeper's protocol."""
 
 _LAST_XID = 2**31 - 1
+
+_head = struct.Struct("!iii")  # the length of what follows, the number, the kind
 
 # kazoo would write passwords into a debug log. What goes wrong is in our errors.
 _silent = logging.Logger("holdfast.zookeeper")
@@ -72,7 +75,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
             poll.register(sock, select.POLLIN)
         for sock in writing:
             poll.register(sock, select.POLLOUT)
-        ready = {fd for fd, _ in poll.poll(None if timeout is None else max(0, timeout * 1000))}
+        ready = dict(poll.poll(None if timeout is None else max(0, timeout * 1000)))
         return (
             [sock for sock in reading if sock.fileno() in ready],
             [sock for sock in writing if sock.fileno() in ready],
@@ -109,6 +112,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         credentials: str | None,
         tls: ssl.SSLContext | None,
         on_end: Callable[[], None],
+        on_made: Callable[[str], None],
     ) -> None:
         retry = KazooRetry(max_tries=-1, delay=0.02, backoff=2, max_jitter=0.5, max_delay=0.4)
         client = _Client(
@@ -124,9 +128,11 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         super().__init__(client, client._conn_retry.copy(), logger=_silent)
         client._connection = self
         self._on_end = on_end
+        self._on_made = on_made
         self._xid = 0
         self._outbox: deque[Batch] = deque()
         self._inbox = bytearray()
+        self._message: bytes | None = None
         self._unsent = b""
         self._sending = threading.RLock()
         """Held by whoever writes to the socket; our place there is lost only while nobody does."""
@@ -309,29 +315,40 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
                 raise ConnectionDropped("socket connection broken")
             self._silent_since = None
             self._inbox += data
-            while len(self._inbox) >= 4 + self._next_size():
+            while self._take_message():
                 if super()._read_socket(read_timeout) == CLOSE_RESPONSE:
                     return CLOSE_RESPONSE
             if not (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
                 return None
 
-    def _next_size(self) -> int:
-        if len(self._inbox) < 4:
-            return 0
-        size: int = int_struct.unpack_from(self._inbox)[0]
+    def _take_message(self) -> bool:
+        """Take the next message out of what has arrived, if all of it is there."""
+        inbox = self._inbox
+        if len(inbox) < 4:
+            return False
+        size: int = int_struct.unpack_from(inbox)[0]
         if not 0 <= size <= _LONGEST_ANSWER:
             raise ConnectionDropped("it does not speak ZooKeeper's protocol")
-        return size
+        if len(inbox) < 4 + size:
+            return False
+        self._message = bytes(inbox[4 : 4 + size])
+        del inbox[: 4 + size]
+        return True
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
-        if not self._inbox:  # during the handshake
+        message, self._message = self._message, None
+        if message is None:  # during the handshake
             header: tuple[Any, bytes, int] = super()._read_header(timeout)
             return header
-        end = 4 + self._next_size()
-        body = bytes(self._inbox[4:end])
-        del self._inbox[:end]
-        reply, offset = ReplyHeader.deserialize(body, 0)
-        return reply, body, offset
+        reply, offset = ReplyHeader.deserialize(message, 0)
+        return reply, message, offset
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        event, _ = Watch.deserialize(buffer, offset)
+        if event.type == CREATED_EVENT:  # kazoo was not told who waits for that
+            self._on_made(event.path)
+        else:
+            super()._read_watch_event(buffer, offset)
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         self._read_sock.recv(64)
@@ -360,8 +377,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         xid = self._xid = self._xid % _LAST_XID + 1
         # First: should the connection break while it is written, it is among those to be told.
         self.client._pending.append((request, slot, xid))
-        body = int_struct.pack(xid) + int_struct.pack(request.type) + request.serialize()
-        return bytes(int_struct.pack(len(body)) + body)
+        body: bytes = request.serialize()
+        return _head.pack(8 + len(body), xid, request.type) + body
 
     def _give_back(self, error: Exception) -> None:
         while self._outbox:

@@ -11,6 +11,10 @@ from holdfast.engines.zookeeper.advice import rejection
 from holdfast.engines.zookeeper.nodes import Mark, sequence
 from holdfast.engines.zookeeper.own import Own
 from holdfast.engines.zookeeper.queue import GONE, Queues, value
+from holdfast.engines.zookeeper.removals import parting, removal
+
+_TICKET = -2
+"""Where it is taken out, in the transactions with which one leaves."""
 
 
 async def leave(queues: Queues, own: Own, departure: Departure, until: float) -> bool:
@@ -23,15 +27,18 @@ async def leave(queues: Queues, own: Own, departure: Departure, until: float) ->
         return False
     while True:
         if own.share.group and (own.holds or own.short):
-            request = queues.removal(own.parent, own.node, own.turn)
+            request = removal(own.parent, own.node, own.turn)
         elif own.holds:
-            mark = Mark(sequence(own.node), departure.abandoned(own.abandoned))
-            request = ask.depart(own.path, own.parent, mark.pack())
+            abandoned = departure.abandoned(own.abandoned)
+            request = parting(queues.root, own, abandoned, queues.acl, aloud=queues.aloud)
         else:
             request = ask.withdraw(own.path, own.paths[-1])
         (left,) = await queues.ask(until, request)
-        if _is_out(left) or ask.gone(left) or ask.missing(left):
+        if _is_out(left) or ask.gone(left) or ask.missing(left, _TICKET):
             return _is_out(left)
+        if own.holds and queues.aloud and ask.forbidden(left, _TICKET):
+            queues.aloud = False  # the next one finds out by itself
+            continue
         if own.holds:
             raise rejection(left)
         # The one ahead is gone: perhaps this is the holder by now.
@@ -85,7 +92,7 @@ async def evict(queues: Queues, name: str, until: float) -> bool:
         if not holders:
             return False
         if line.share(holders[0]).group:
-            removals = [queues.removal(parent, node, line.turn_of(node)) for node in holders]
+            removals = [removal(parent, node, line.turn_of(node)) for node in holders]
             note = _noted_for(parent, value(container))
         else:
             mark = Mark(sequence(holders[0]), abandoned=True)

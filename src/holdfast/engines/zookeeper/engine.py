@@ -44,7 +44,9 @@ class ZooKeeperEngine(Engine):
         self._session = url.seconds("session", SESSION)
         self._where = str(url)
         self._io = io
-        self._wire = Wire(hosts_of(url), self._session, credentials, tls, io, self._wake_all)
+        self._wire = Wire(
+            hosts_of(url), self._session, credentials, tls, io, self._wake_all, self._heard
+        )
         acl = ask.acl(credentials is not None)
         self._queues = Queues(self._wire, io, root_of(url), acl)
         self._notes = Notes(self._queues, io, acl)
@@ -121,6 +123,8 @@ class ZooKeeperEngine(Engine):
                 # That those ahead were renewed is no reason to come back, but good to know at the end.
                 return self._queues.watches.standing(own) if heard else None
             event.clear()
+            if own.succeeds:
+                return self._queues.hold(own, abandoned=False)
             if own.roused:
                 own.roused = False
                 if own.has_news:
@@ -209,6 +213,9 @@ class ZooKeeperEngine(Engine):
 
     def _wake_all(self) -> None:
         self._queues.watches.wake_all()
+
+    def _heard(self, path: str) -> None:
+        self._queues.watches.heard(path)
 
     # --- one ticket
 

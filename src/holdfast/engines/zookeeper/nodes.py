@@ -4,6 +4,7 @@
     <chroot>/holdfast/<name>/x.<digest>.<seq>           a ticket: ephemeral, with its ttl and its owner
     <chroot>/holdfast/<name>/r.<share>g<digest>.<seq>   one that shares
     <chroot>/holdfast/<name>/t.<share>g.<seq>           the ticket with this number has turned to share
+    <chroot>/holdfast/^x.<digest>.<seq>                 a farewell: made and deleted in one transaction
 
 The container's data is a mark: whether the name is abandoned, and who would make it so by vanishing.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -20,6 +22,8 @@ from holdfast.core.ticket import ALONE, Owner, Share, Ticket
 
 _WRAP = 2**32
 """Sequence numbers are signed and of 32 bits."""
+_REMEMBERED = 4096
+"""Nodes of which it is remembered whether they are tickets, and their place."""
 _share_of = re.compile(r"[rt]\.([0-9]+)w([0-9]+)p([0-9a-f]*)g").match
 is_turn = re.compile(r"t\.[0-9]+w[0-9]+p[0-9a-f]*g\.-?[0-9]{9,10}").fullmatch
 _is_ticket = re.compile(r"[xrw]\.[0-9a-z]+\.-?[0-9]{9,10}").fullmatch
@@ -29,6 +33,11 @@ def escaped(name: str) -> str:
     """A name as a znode's: no two names share one, and nothing in it is special to ZooKeeper."""
     node = quote(name, safe=" :@+,;=!$&'()*[]{}#~")
     return node if node.strip(".") else node.replace(".", "%2E")
+
+
+def farewell(root: str, node: str) -> str:
+    """What a ticket's release makes, for a moment that nobody sees. No name has such a node."""
+    return f"{root}/^{node}"
 
 
 def unescaped(node: str) -> str:
@@ -77,12 +86,20 @@ def in_order(nodes: Iterable[str]) -> list[str]:
 
     Compared as distances, so that the order survives the moment when the counter wraps around.
     """
-    tickets = [node for node in nodes if _is_ticket(node)]
-    if len(tickets) < 2:
-        return tickets
-    numbered = [(sequence(node), node) for node in tickets]
-    somewhere = numbered[0][0] - _WRAP // 2
-    return [node for _, node in sorted(((seq - somewhere) % _WRAP, node) for seq, node in numbered)]
+    numbers = {node: number for node in nodes if (number := _number(node)) is not None}
+    if len(numbers) < 2:
+        return list(numbers)
+    lowest, highest = min(numbers.values()), max(numbers.values())
+    if highest - lowest < _WRAP // 2:
+        return sorted(numbers, key=numbers.__getitem__)
+    somewhere = highest - _WRAP // 2
+    return sorted(numbers, key=lambda node: (numbers[node] - somewhere) % _WRAP)
+
+
+@lru_cache(_REMEMBERED)
+def _number(node: str) -> int | None:
+    """A ticket's sequence number. In a long queue most nodes were there the last time, too."""
+    return sequence(node) if _is_ticket(node) else None
 
 
 class Slip(NamedTuple):

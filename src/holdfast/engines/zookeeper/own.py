@@ -22,6 +22,7 @@ class Own:
         "data",
         "decisive",
         "event",
+        "farewell",
         "fence",
         "gone",
         "holds",
@@ -32,6 +33,7 @@ class Own:
         "session",
         "share",
         "short",
+        "succeeds",
         "turn",
         "turned_ahead",
         "turning",
@@ -60,6 +62,10 @@ class Own:
         """The transaction of the mark when the whole queue was last looked at."""
         self.event: Event | None = None
         """Set when there is news for whoever is parked."""
+        self.farewell: str | None = None
+        """What the one ahead says when it releases, if that is listened for."""
+        self.succeeds = False
+        """The news: that was said, so it is this one's turn."""
         self.changed: set[str] = set()
         """The news: those that have changed, but are there."""
         self.gone = False
@@ -90,7 +96,7 @@ class Own:
 
     @property
     def has_news(self) -> bool:
-        return self.gone or bool(self.changed)
+        return self.succeeds or self.gone or bool(self.changed)
 
     @property
     def paths(self) -> list[str]:

@@ -23,6 +23,7 @@ from holdfast.engines.zookeeper.nodes import (
     turned,
 )
 from holdfast.engines.zookeeper.own import Own
+from holdfast.engines.zookeeper.removals import expiry
 from holdfast.engines.zookeeper.requests import Stat
 from holdfast.engines.zookeeper.watches import Watches, rouse
 from holdfast.engines.zookeeper.wire import Broken, Wire
@@ -36,10 +37,12 @@ class Queues:
 
     def __init__(self, wire: Wire, io: IO, root: str, acl: Any) -> None:
         self.root = root
-        self.watches = Watches(io)
+        self.watches = Watches(io, root, wire.tell)
         self._wire = wire
         self._io = io
-        self._acl = acl
+        self.acl = acl
+        self.aloud = True
+        """Whether farewells are said: not where the root's owner lets nobody delete below it."""
 
     def path_of(self, name: str) -> str:
         return f"{self.root}/{escaped(name)}"
@@ -58,12 +61,12 @@ class Queues:
         """
         parent = self.path_of(ticket.name)
         data = Slip(ticket.ttl, ticket.owner).pack()
-        create = ask.create_ticket(f"{parent}/{stem(ticket)}", data, self._acl)
+        create = ask.create_ticket(f"{parent}/{stem(ticket)}", data, self.acl)
         wanted = [ask.get(parent), create, ask.children(parent)]
         batch = await self._wire.exchange(wanted, until)
         while ask.gone(batch.replies[1]):  # the name's first ticket, or the first in a while
             start = Mark(None, False, "shared").pack() if ticket.share.group else b""
-            wanted = [ask.create_container(parent, start, self._acl), *wanted[-3:]]
+            wanted = [ask.create_container(parent, start, self.acl), *wanted[-3:]]
             batch = await self._wire.exchange(wanted, until)
             container = batch.replies.pop(0)
             if ask.gone(container):
@@ -112,6 +115,10 @@ class Queues:
                 return GONE
             if not ask.done(reply):  # somebody else has left a mark meanwhile
                 return await self.look(own, until)
+        return self.hold(own, abandoned)
+
+    def hold(self, own: Own, abandoned: bool) -> Standing:
+        """It is a ticket's turn, and nothing is left to be written down."""
         self.watches.let_go(own)
         standing = own.admit(abandoned)
         rouse(own)  # perhaps it was not the one that is parked who looked
@@ -140,7 +147,7 @@ class Queues:
     async def _make_root(self, until: float) -> None:
         parts = self.root.split("/")
         paths = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
-        for reply in await self.ask(until, *(ask.create_plain(p, self._acl) for p in paths)):
+        for reply in await self.ask(until, *(ask.create_plain(p, self.acl) for p in paths)):
             if not isinstance(reply, NodeExistsError):
                 value(reply)
 
@@ -155,7 +162,7 @@ class Queues:
             return GONE
         if own.holds:
             return own.standing()
-        seen = dict(zip(nodes, batch.replies[1:], strict=True))
+        seen = dict(zip(nodes, batch.replies[1:], strict=False))
         return (self._behind(own, seen) if seen else None) or await self.look(own, until)
 
     async def hear(self, own: Own, until: float) -> Standing:
@@ -165,10 +172,28 @@ class Queues:
             batch = await self._wire.exchange(self.watches.watch(own, nodes), until)
             if self._is_gone(own, batch):
                 return GONE
-            standing = self._behind(own, dict(zip(nodes, batch.replies, strict=True)))
+            standing = self._behind(own, dict(zip(nodes, batch.replies, strict=False)))
             if standing is not None:
                 return standing
-        return await self.look(own, until)
+        return await self._succeed(own, until) or await self.look(own, until)
+
+    async def _succeed(self, own: Own, until: float) -> Standing | None:
+        """Let a ticket hold if the one ahead held alone and has departed. None: look at the whole queue.
+
+        The container's mark says so, however long the queue is. Nor has the own ticket been taken out since,
+        or there would be another mark; a waiter's is only after its ttl, and then no admission counts.
+        """
+        if own.share.group or own.ahead is None:
+            return None
+        own.gone = False
+        batch = await self._wire.exchange([ask.get(own.parent)], until)
+        (container,) = batch.replies
+        if self._is_gone(own, batch, container):
+            return GONE
+        mark = Mark.unpack(value(container)[0])
+        if mark.state or mark.seq != sequence(own.ahead):
+            return None
+        return self.hold(own, mark.abandoned)
 
     async def look(self, own: Own, until: float, *, listen: bool = True) -> Standing:
         """Read the whole queue: who is ahead now? Takes out those that have expired."""
@@ -199,13 +224,17 @@ class Queues:
             batch = await self._wire.exchange(requests, until)
             if self._is_gone(own, batch):
                 return GONE
-            seen = dict(zip(own.blockers, batch.replies, strict=True))
+            seen = dict(zip(own.blockers, batch.replies, strict=False))
             standing = self._behind(own, seen)
             if standing is not None:
                 return standing
             for node in self.watches.expired(own):
                 if not ask.gone(seen[node]):
                     await self.expire(own.parent, line, node, seen[node][1].version, until)
+
+    async def expire(self, parent: str, line: Line, node: str, version: int, until: float) -> None:
+        """Take out a ticket, unless it has been renewed since."""
+        await self.ask(until, expiry(parent, line, node, version))
 
     async def holds(self, own: Own, until: float) -> bool:
         """Whether a ticket was admitted, which it stays as long as its node is there."""
@@ -257,26 +286,6 @@ class Queues:
         with suppress(Broken):  # then that one learns it when it is renewed
             await self.ask(until, ask.touch(own.path, own.data))
 
-    async def expire(self, parent: str, line: Line, node: str, version: int, until: float) -> None:
-        """Take out a ticket, unless it has been renewed since."""
-        path, place = f"{parent}/{node}", line.nodes.index(node)
-        if line.share(node).group:
-            request = self.removal(parent, node, line.turn_of(node), version)
-        elif place == 0:
-            mark = Mark(sequence(node), abandoned=True)
-            request = ask.depart(path, parent, mark.pack(), version)
-        else:
-            request = ask.withdraw(path, f"{parent}/{line.nodes[place - 1]}", version)
-        await self.ask(until, request)
-
-    @staticmethod
-    def removal(parent: str, node: str, turn: str | None, version: int = -1) -> Any:
-        """Take out a ticket that shares: nothing has to be said about it."""
-        path = f"{parent}/{node}"
-        if turn is None:
-            return ask.delete(path, version)
-        return ask.delete_both(path, f"{parent}/{turn}", version)
-
     async def turn(self, own: Own, ticket: Ticket, until: float) -> Standing:
         """Let one that holds alone share from now on. What it found is what it leaves behind."""
         node = turned(own.node, ticket.share)
@@ -288,7 +297,7 @@ class Queues:
             f"{own.parent}/{node}",
             own.parent,
             mark.pack(),
-            self._acl,
+            self.acl,
         )
         batch = await self._wire.exchange([request], until)
         (reply,) = batch.replies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.protocol.serialization import (
     CheckVersion,
     Create,
@@ -16,6 +16,8 @@ from kazoo.protocol.serialization import (
     SetData,
     Sync,
     Transaction,
+    int_struct,
+    write_string,
 )
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
@@ -26,10 +28,51 @@ _EPHEMERAL = 1
 _EPHEMERAL_SEQUENTIAL = 3
 _CONTAINER = 4
 _ANY_VERSION = -1
+_DATA_WATCH = 2
 
 
 class _CreateContainer(Create2):  # type: ignore[misc]  # kazoo has no types, and does not know this one
     type = 19
+
+
+class _Children(GetChildren):  # type: ignore[misc]
+    """kazoo's, read faster: of those who wait there may be hundreds, and each newcomer reads of them all."""
+
+    @classmethod
+    def deserialize(cls, answer: bytes, offset: int) -> list[str]:
+        body = answer[offset + 4 :]
+        if not body.isascii():  # not ours, or one that is longer than 127 characters
+            others: list[str] = super().deserialize(answer, offset)
+            return others
+        text, size_at = body.decode(), int_struct.unpack_from
+        nodes, end = [], 0
+        while end < len(body):
+            start = end + 4
+            end = start + size_at(body, end)[0]
+            nodes.append(text[start:end])
+        return nodes
+
+
+class _Listen(Exists):  # type: ignore[misc]
+    """Wait for a node to be made. Who waits for it is known to us, and need not be known to kazoo."""
+
+    def serialize(self) -> bytearray:
+        packed: bytearray = super().serialize()
+        packed[-1] = 1
+        return packed
+
+
+class _Unlisten(Exists):  # type: ignore[misc]
+    """Take back such a wish, which kazoo can't."""
+
+    type = 18
+
+    def serialize(self) -> bytes:
+        return bytes(write_string(self.path) + int_struct.pack(_DATA_WATCH))
+
+    @classmethod
+    def deserialize(cls, _answer: bytes, _offset: int) -> bool:
+        return True
 
 
 class Stat(NamedTuple):
@@ -65,11 +108,20 @@ def get(path: str, watch: Any = None) -> Request:
 
 
 def children(path: str) -> Request:
-    return GetChildren(path, None)
+    return _Children(path, None)
 
 
 def exists(path: str) -> Request:
     return Exists(path, None)
+
+
+def listen(path: str) -> Request:
+    """Ask to be told when a node is made that is not there."""
+    return _Listen(path, None)
+
+
+def unlisten(path: str) -> Request:
+    return _Unlisten(path, None)
 
 
 def sync(path: str) -> Request:
@@ -123,6 +175,17 @@ def depart(path: str, parent: str, mark: bytes, version: int = _ANY_VERSION) -> 
     return Transaction([Delete(path, version), SetData(parent, mark, _ANY_VERSION)])
 
 
+def release(path: str, farewell: str, parent: str, mark: bytes, acl: Any) -> Request:
+    """The same, with a farewell: it is made and gone at once, but whoever listens for it is told."""
+    return Transaction(
+        [
+            Create(farewell, b"", acl, 0),
+            Delete(farewell, _ANY_VERSION),
+            *depart(path, parent, mark).operations,
+        ]
+    )
+
+
 def withdraw(path: str, ahead: str, version: int = _ANY_VERSION) -> Request:
     """Take out a ticket, provided that the one ahead of it is still there: so it holds nothing."""
     return Transaction([Delete(path, version), CheckVersion(ahead, _ANY_VERSION)])
@@ -158,11 +221,16 @@ def gone(reply: Any) -> bool:
     return isinstance(reply, NoNodeError)
 
 
+def forbidden(reply: Any, before: int) -> bool:
+    """Whether a transaction failed because the server does not allow a part of it before this one."""
+    return isinstance(reply, list) and any(isinstance(part, NoAuthError) for part in reply[:before])
+
+
 def done(reply: Any) -> bool:
     """Whether all parts of a transaction were carried out."""
     return isinstance(reply, list) and not any(isinstance(part, Exception) for part in reply)
 
 
-def missing(reply: Any) -> bool:
-    """Whether a transaction failed because the ticket that it begins with is not there."""
-    return isinstance(reply, list) and gone(reply[0])
+def missing(reply: Any, place: int = 0) -> bool:
+    """Whether a transaction failed because the ticket, with which it mostly begins, is not there."""
+    return isinstance(reply, list) and gone(reply[place])

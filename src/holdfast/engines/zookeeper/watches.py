@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from kazoo.protocol.states import EventType
@@ -13,7 +14,7 @@ from holdfast.core.ticket import Place, Standing
 from holdfast.engines.zookeeper import requests as ask
 from holdfast.engines.zookeeper.admission import Finding
 from holdfast.engines.zookeeper.batch import wake
-from holdfast.engines.zookeeper.nodes import Slip
+from holdfast.engines.zookeeper.nodes import Slip, farewell
 from holdfast.engines.zookeeper.own import Own
 from holdfast.io.contract import IO
 
@@ -27,12 +28,16 @@ class Watches:
     A watch is not taken back: there is one at most for each node, and it is used up by the next renewal.
     """
 
-    def __init__(self, io: IO) -> None:
+    def __init__(self, io: IO, root: str, tell: Callable[[Any], None]) -> None:
         self._io = io
+        self._root = root
+        self._tell = tell
         self._sightings = Sightings()
         self._refused: OrderedDict[str, str] = OrderedDict()
         self._mutex = threading.Lock()
         self.watched: dict[str, set[Own]] = {}
+        self._listening: dict[str, Own] = {}
+        """By the farewell of the one ahead, who holds once it is said."""
 
     def expect(self, own: Own, finding: Finding) -> None:
         """Take in of whom a ticket has to hear from now on."""
@@ -40,6 +45,7 @@ class Watches:
         own.turned_ahead = finding.turned
         if own.blockers == finding.ahead:
             return
+        self._unlisten(own)
         kept = set(finding.ahead)
         self._drop(own, [node for node in own.blockers if node not in kept])
         own.blockers = finding.ahead
@@ -54,7 +60,25 @@ class Watches:
         if nodes and own.event is None:
             own.event = self._io.event()
         own.changed.difference_update(nodes)
-        return [ask.get(f"{own.parent}/{node}", self._happened) for node in nodes]
+        wanted = [ask.get(f"{own.parent}/{node}", self._happened) for node in nodes]
+        if nodes and own.farewell is None and not own.share.group:
+            own.farewell = farewell(self._root, nodes[-1])
+            self._listening[own.farewell] = own
+            wanted.append(ask.listen(own.farewell))
+        return wanted
+
+    def heard(self, path: str) -> None:
+        """The one ahead has released. Called in the connection's thread."""
+        own = self._listening.pop(path, None)
+        if own is not None:
+            own.farewell, own.succeeds = None, True
+            rouse(own)
+
+    def _unlisten(self, own: Own) -> None:
+        path, own.farewell = own.farewell, None
+        if path is not None and self._listening.get(path) is own:
+            self._listening.pop(path, None)
+            self._tell(ask.unlisten(path))
 
     def saw(self, own: Own, node: str, reply: Any) -> Slip:
         """Note that one of those that it waits for was there just now."""
@@ -88,6 +112,9 @@ class Watches:
 
     def wake_all(self) -> None:
         """The connection was lost, and all watches with it."""
+        for own in list(self._listening.values()):
+            own.farewell = None
+        self._listening.clear()
         for owns in list(self.watched.values()):
             for own in list(owns):
                 own.gone = True
@@ -95,6 +122,7 @@ class Watches:
 
     def let_go(self, own: Own) -> None:
         """What becomes of those ahead is of no interest any more."""
+        self._unlisten(own)
         self._drop(own, list(own.blockers))
 
     def _drop(self, own: Own, nodes: list[str]) -> None:

@@ -48,8 +48,9 @@ class Wire:
         tls: ssl.SSLContext | None,
         io: IO,
         on_end: Callable[[], None],
+        on_made: Callable[[str], None],
     ) -> None:
-        self._make = partial(Connection, hosts, session, credentials, tls, on_end)
+        self._make = partial(Connection, hosts, session, credentials, tls, on_end, on_made)
         self._hosts = ", ".join(f"{host}:{port}" for host, port in hosts)
         self._io = io
         self._mutex = threading.Lock()
@@ -81,6 +82,12 @@ class Wire:
         if batch.failure is not None:
             raise self._failed(batch, batch.failure)
         return batch
+
+    def tell(self, request: Any) -> None:
+        """Send a request of which the answer is of no interest, if there is somebody to hear it."""
+        connection = self._connection
+        if connection is not None and connection.connected:
+            connection.submit(Batch([request], self._io.event()))
 
     async def close(self) -> None:
         """End the session and with it everything that is ephemeral."""

@@ -173,7 +173,8 @@ class Attempt:
         sent, tally = self.world.now, Tally(len(self.world.nodes))
 
         def reply(kept: bool | None) -> None:
-            tally.failed() if kept is None else tally.answered(kept)
+            if kept is not None:
+                tally.answered(kept)
             left = self.owner.validity(self.ttl, sent)
             if tally.outcome and self.world.now < win.until and not win.released and left > 0:
                 self.world.counts["renewals"] += 1

@@ -64,8 +64,8 @@ BEGIN
     SELECT was_there;
 END
 //
--- One statement if it holds alone and nobody waits, as in most cases. The answer then is that it has changed
--- one row: a SELECT would take half as long as all the rest.
+-- One statement if it holds alone and nobody waits, as in most cases. Then it answers nothing, which means
+-- yes: a SELECT would take half as long as all the rest.
 CREATE PROCEDURE IF NOT EXISTS holdfast_v2_leave(
     its_name VARBINARY(512), its_id VARBINARY(64), departure INT
 )

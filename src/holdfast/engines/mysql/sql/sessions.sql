@@ -1,18 +1,23 @@
 -- For mysql+getlock:// only: MySQL's own session locks, with a fence and a name for each.
--- A session has two of them: the lock itself, named after a hash, and its sign of life, named after its
--- ticket. IS_USED_LOCK says whose they are; both end with the connection.
+-- The lock is named after a hash; a session that waits for it also has its sign of life, named after its ticket.
+-- IS_USED_LOCK says whose they are; both end with the connection.
 
--- What outlasts a lock: its fence, and whether its last holder released. That a hash is unique here is how
--- two names with one hash are found out.
+-- What outlasts a lock: its fence, and whether its last holder released; and in the same row who that holder
+-- is, so that taking and giving back a lock updates one row. That a hash is unique here is how two names with
+-- one hash are found out.
 CREATE TABLE IF NOT EXISTS holdfast_counters (
     name       VARBINARY(512)  NOT NULL PRIMARY KEY,
     hash       VARBINARY(64)   NOT NULL UNIQUE,
     newest     BIGINT          NOT NULL,                -- the last fence handed out
     holder     VARBINARY(64),                           -- the id of the last holder, unless it released
-    abandoned  BOOLEAN         NOT NULL DEFAULT FALSE   -- what that one was told about the one before it
+    abandoned  BOOLEAN         NOT NULL DEFAULT FALSE,  -- what that one was told about the one before it
+    -- of that one, who holds it as long as its connection has the lock
+    connection BIGINT UNSIGNED,
+    owner      VARBINARY(8000),                         -- who, for people
+    admitted   BIGINT
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
--- Who is behind a session, for people.
+-- Who waits, for people.
 CREATE TABLE IF NOT EXISTS holdfast_sessions (
     id         VARBINARY(64)   NOT NULL PRIMARY KEY,
     name       VARBINARY(512)  NOT NULL,
@@ -20,58 +25,45 @@ CREATE TABLE IF NOT EXISTS holdfast_sessions (
     connection BIGINT UNSIGNED NOT NULL,
     owner      VARBINARY(8000) NOT NULL,
     joined     BIGINT          NOT NULL,
-    fence      BIGINT,                                  -- from its admission on
-    admitted   BIGINT,
     KEY by_name (name)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
--- Owners were shorter in version 1.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_upgrade()
+-- Until version 3 holders were sessions, too. Their locks are theirs, but they are not seen any more.
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_upgrade()
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    IF EXISTS (SELECT 1 FROM information_schema.COLUMNS
-                WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'holdfast_sessions'
-                  AND COLUMN_NAME = 'owner' AND CHARACTER_MAXIMUM_LENGTH < 8000) THEN
+    IF NOT EXISTS (SELECT 1 FROM information_schema.COLUMNS
+                    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'holdfast_counters'
+                      AND COLUMN_NAME = 'connection') THEN
+        ALTER TABLE holdfast_counters ADD COLUMN connection BIGINT UNSIGNED,
+            ADD COLUMN owner VARBINARY(8000), ADD COLUMN admitted BIGINT;
         ALTER TABLE holdfast_sessions MODIFY owner VARBINARY(8000) NOT NULL;
     END IF;
 END
 //
-CALL holdfast_v2_session_upgrade()
+CALL holdfast_v3_session_upgrade()
 //
--- The session that asks has the lock: give it a fence. Answers with a standing.
--- lowest: the lowest fence that it may get
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_admit(
-    its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(8000),
-    lowest BIGINT
+-- Make sure that the name has a counter, and that no other name has its hash.
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_count(
+    its_name VARBINARY(512), its_hash VARBINARY(64)
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE moment, its_fence BIGINT;
-    DECLARE was_abandoned BOOLEAN;
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    IF COALESCE(IS_USED_LOCK(its_hash), 0) <> CONNECTION_ID() THEN
-        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'this session does not have the lock';
+    DECLARE other VARBINARY(512);
+    DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+    SELECT name INTO other FROM holdfast_counters WHERE hash = its_hash;
+    IF other IS NULL THEN
+        INSERT INTO holdfast_counters (name, hash, newest) VALUES (its_name, its_hash, 0)
+            ON DUPLICATE KEY UPDATE hash = IF(name = its_name, its_hash, hash);  -- the database was renamed
+        SELECT name INTO other FROM holdfast_counters WHERE hash = its_hash;
     END IF;
-    START TRANSACTION;
-    UPDATE holdfast_counters
-       SET newest = GREATEST(newest + 1, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)), lowest),
-           abandoned = holder IS NOT NULL, holder = its_id
-     WHERE name = its_name;
-    IF ROW_COUNT() = 0 THEN
-        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the counter of this name is not there any more';
+    IF COALESCE(other, '') <> its_name THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'another name has the same hash';
     END IF;
-    SELECT newest, abandoned INTO its_fence, was_abandoned FROM holdfast_counters WHERE name = its_name;
-    SET moment = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
-    INSERT INTO holdfast_sessions (id, name, hash, connection, owner, joined, fence, admitted)
-    VALUES (its_id, its_name, its_hash, CONNECTION_ID(), its_owner, moment, its_fence, moment)
-        ON DUPLICATE KEY UPDATE
-           connection = CONNECTION_ID(), owner = its_owner, fence = its_fence, admitted = moment;
-    COMMIT;
-    SELECT CONCAT('2 ', its_fence, ' ', was_abandoned, ' 0');
 END
 //
 -- Forget sessions that are dead, and names that nobody has used for long.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_sweep()
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_sweep()
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE moment BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
@@ -87,161 +79,192 @@ END
 //
 -- Take the lock in this session if it is free. Answers with a standing; "waiting" means that the session is
 -- to ask for GET_LOCK(its_hash) now, and then for its admission.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_enter(
+-- lowest: the lowest fence that it may get
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_enter(
     its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(8000),
     lowest BIGINT, if_free BOOLEAN
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE moment BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
-    DECLARE other VARBINARY(512);
-    DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-    SELECT name INTO other FROM holdfast_counters WHERE hash = its_hash;
-    IF other IS NULL THEN
-        INSERT INTO holdfast_counters (name, hash, newest) VALUES (its_name, its_hash, 0)
-            ON DUPLICATE KEY UPDATE newest = newest;
-        SELECT name INTO other FROM holdfast_counters WHERE hash = its_hash;
-    END IF;
-    IF other <> its_name THEN
-        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'another name has the same hash';
-    END IF;
-    IF moment % 64 = 0 THEN
-        CALL holdfast_v2_session_sweep();
-    END IF;
-    DO GET_LOCK(CONCAT('holdfast.', MD5(its_id)), 0);
     IF GET_LOCK(its_hash, 0) = 1 THEN
-        CALL holdfast_v2_session_admit(its_name, its_id, its_hash, its_owner, lowest);
-    ELSEIF if_free THEN
-        DO RELEASE_ALL_LOCKS();
-        SELECT '3 0 0 0';
+        granting: LOOP
+            UPDATE holdfast_counters
+               SET admitted = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)),
+                   newest = GREATEST(newest + 1, admitted, lowest), abandoned = holder IS NOT NULL,
+                   holder = its_id, owner = its_owner,
+                   connection = CONNECTION_ID() + 0 * LAST_INSERT_ID(2 * newest + abandoned)
+             WHERE name = its_name AND hash = its_hash;
+            IF ROW_COUNT() = 1 THEN
+                LEAVE granting;
+            END IF;
+            CALL holdfast_v3_session_count(its_name, its_hash);
+        END LOOP;
+        SELECT CONCAT('2 ', LAST_INSERT_ID() DIV 2, ' ', LAST_INSERT_ID() % 2, ' 0');
+        IF LAST_INSERT_ID() DIV 2 % 64 = 0 THEN
+            CALL holdfast_v3_session_sweep();
+        END IF;
     ELSE
-        INSERT INTO holdfast_sessions (id, name, hash, connection, owner, joined)
-        VALUES (its_id, its_name, its_hash, CONNECTION_ID(), its_owner, moment)
-            ON DUPLICATE KEY UPDATE connection = CONNECTION_ID();
-        SELECT '1 0 0 3600000000';
+        CALL holdfast_v3_session_count(its_name, its_hash);
+        IF if_free THEN
+            SELECT '3 0 0 0';
+        ELSE
+            DO GET_LOCK(CONCAT('holdfast.', MD5(its_id)), 0);
+            INSERT INTO holdfast_sessions (id, name, hash, connection, owner, joined)
+            VALUES (its_id, its_name, its_hash, CONNECTION_ID(), its_owner,
+                    TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)))
+                ON DUPLICATE KEY UPDATE connection = CONNECTION_ID();
+            SELECT '1 0 0 3600000000';
+        END IF;
     END IF;
 END
 //
--- Give back the lock that this session has. Answers 1, or 0: it did not have it.
--- departure: 0 released, 1 lost, 2 withdrawn (how the holder before it ended still counts)
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_leave(
-    its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), departure INT
+-- The session that asks has waited for the lock, and has it: so it is free for it.
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_admit(
+    its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(8000),
+    lowest BIGINT
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE was_there BOOLEAN DEFAULT COALESCE(IS_USED_LOCK(its_hash) = CONNECTION_ID(), FALSE);
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
-    START TRANSACTION;
+    IF COALESCE(IS_USED_LOCK(its_hash), 0) <> CONNECTION_ID() THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'this session does not have the lock';
+    END IF;
+    CALL holdfast_v3_session_enter(its_name, its_id, its_hash, its_owner, lowest, TRUE);
+    DELETE FROM holdfast_sessions WHERE id = its_id;
+END
+//
+-- Give back the lock that this session has. Answers nothing, or 0: it did not have it.
+-- departure: 0 released, 1 lost, 2 withdrawn (how the holder before it ended still counts)
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_leave(
+    its_name VARBINARY(512), its_id VARBINARY(64), departure INT
+)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
     UPDATE holdfast_counters SET holder = IF(departure = 1 OR departure = 2 AND abandoned, holder, NULL)
      WHERE name = its_name AND holder = its_id;
-    DELETE FROM holdfast_sessions WHERE id = its_id;
-    COMMIT;
-    DO RELEASE_ALL_LOCKS();
-    SELECT was_there;
+    IF RELEASE_ALL_LOCKS() = 0 THEN
+        SELECT 0;
+    END IF;
 END
 //
 -- End a ticket's session from another one. Answers 1, or 0: it was dead.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_end(its_id VARBINARY(64), departure INT)
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_end(
+    its_name VARBINARY(512), its_id VARBINARY(64), departure INT
+)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE listener BIGINT UNSIGNED DEFAULT IS_USED_LOCK(CONCAT('holdfast.', MD5(its_id)));
-    DECLARE CONTINUE HANDLER FOR 1094 SET listener = NULL;  -- no such connection any more
-    IF listener IS NOT NULL THEN
-        KILL CONNECTION listener;
+    DECLARE its_connection BIGINT UNSIGNED DEFAULT IS_USED_LOCK(CONCAT('holdfast.', MD5(its_id)));
+    DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+    DECLARE CONTINUE HANDLER FOR 1094 SET its_connection = NULL;  -- no such connection any more
+    IF its_connection IS NULL THEN
+        SELECT connection INTO its_connection FROM holdfast_counters
+         WHERE name = its_name AND holder = its_id AND IS_USED_LOCK(hash) = connection;
+    END IF;
+    IF its_connection IS NOT NULL THEN
+        KILL CONNECTION its_connection;
     END IF;
     UPDATE holdfast_counters SET holder = IF(departure = 1 OR departure = 2 AND abandoned, holder, NULL)
-     WHERE holder = its_id;
+     WHERE name = its_name AND holder = its_id;
     DELETE FROM holdfast_sessions WHERE id = its_id;
-    SELECT listener IS NOT NULL;
+    SELECT its_connection IS NOT NULL;
 END
 //
--- Whether sessions live and have their locks. ids: with commas. Answers with standings, in order.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_renew(ids LONGBLOB)
+-- Where a ticket stands, if its session lives and has what it is there for.
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_look(
+    its_name VARBINARY(512), its_id VARBINARY(64), OUT standing VARBINARY(64)
+)
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE its_id, its_hash VARBINARY(64);
-    DECLARE its_connection BIGINT UNSIGNED;
-    DECLARE its_fence BIGINT;
-    DECLARE was_abandoned BOOLEAN;
+    DECLARE found VARBINARY(64);
+    DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+    SELECT CONCAT('2 ', newest, ' ', abandoned, ' 0') INTO found FROM holdfast_counters
+     WHERE name = its_name AND holder = its_id AND IS_USED_LOCK(hash) = connection;
+    IF found IS NULL THEN
+        SELECT '1 0 0 3600000000' INTO found FROM holdfast_sessions
+         WHERE id = its_id AND IS_USED_LOCK(CONCAT('holdfast.', MD5(id))) = connection;
+    END IF;
+    SET standing = COALESCE(found, '0 0 0 0');
+END
+//
+-- Whether sessions live and have their locks. Answers with standings, in order.
+-- tickets: for each the length of its name in 4 digits, the name, the length of its id in 4 digits, the id
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_renew(tickets LONGBLOB)
+READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE at, size INT DEFAULT 1;
+    DECLARE its_name VARBINARY(512);
+    DECLARE its_id, standing VARBINARY(64);
     DECLARE standings LONGBLOB DEFAULT '';
-    DECLARE CONTINUE HANDLER FOR NOT FOUND SET its_connection = NULL;
-    WHILE ids <> '' DO
-        SET its_id = SUBSTRING_INDEX(ids, ',', 1), ids = SUBSTRING(ids, LENGTH(its_id) + 2);
-        SELECT s.hash, s.connection, s.fence, c.abandoned
-          INTO its_hash, its_connection, its_fence, was_abandoned
-          FROM holdfast_sessions s JOIN holdfast_counters c ON c.name = s.name WHERE s.id = its_id;
-        SET standings = CONCAT(standings, CASE
-            WHEN its_connection IS NULL
-              OR COALESCE(IS_USED_LOCK(CONCAT('holdfast.', MD5(its_id))), 0) <> its_connection
-            THEN '0 0 0 0'
-            WHEN its_fence IS NULL THEN '1 0 0 3600000000'
-            WHEN COALESCE(IS_USED_LOCK(its_hash), 0) = its_connection
-            THEN CONCAT('2 ', its_fence, ' ', was_abandoned, ' 0')
-            ELSE '0 0 0 0' END, '\n');
+    WHILE at < LENGTH(tickets) DO
+        SET size = SUBSTRING(tickets, at, 4), its_name = SUBSTRING(tickets, at + 4, size);
+        SET at = at + 4 + size;
+        SET size = SUBSTRING(tickets, at, 4), its_id = SUBSTRING(tickets, at + 4, size);
+        SET at = at + 4 + size;
+        CALL holdfast_v3_session_look(its_name, its_id, standing);
+        SET standings = CONCAT(standings, standing, '\n');
     END WHILE;
     SELECT standings;
 END
 //
 -- A ticket's owner is another one from now on. Answers with its standing.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_rename(
-    its_id VARBINARY(64), its_owner VARBINARY(8000)
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_rename(
+    its_name VARBINARY(512), its_id VARBINARY(64), its_owner VARBINARY(8000)
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
+    DECLARE standing VARBINARY(64);
+    UPDATE holdfast_counters SET owner = its_owner WHERE name = its_name AND holder = its_id;
     UPDATE holdfast_sessions SET owner = its_owner WHERE id = its_id;
-    CALL holdfast_v2_session_renew(its_id);
+    CALL holdfast_v3_session_look(its_name, its_id, standing);
+    SELECT standing;
 END
 //
 -- As holdfast_v2_inspect; nothing expires here, so EXPIRES_US is -1.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_inspect(its_name VARBINARY(512), most INT)
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_inspect(its_name VARBINARY(512), most INT)
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE moment BIGINT DEFAULT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
-    DECLARE its_newest BIGINT DEFAULT 0;
-    DECLARE was_abandoned, is_owed BOOLEAN DEFAULT FALSE;
-    DECLARE holder_id VARBINARY(64);
+    DECLARE its_newest, its_admitted BIGINT DEFAULT 0;
+    DECLARE was_abandoned, is_owed, is_held BOOLEAN DEFAULT FALSE;
+    DECLARE its_owner VARBINARY(8000);
     DECLARE behind BIGINT;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-    SELECT newest, abandoned, holder IS NOT NULL INTO its_newest, was_abandoned, is_owed
+    SELECT newest, abandoned, holder IS NOT NULL,
+           holder IS NOT NULL AND COALESCE(IS_USED_LOCK(hash) = connection, FALSE), owner, admitted
+      INTO its_newest, was_abandoned, is_owed, is_held, its_owner, its_admitted
       FROM holdfast_counters WHERE name = its_name;
-    SELECT id INTO holder_id FROM holdfast_sessions
-     WHERE name = its_name AND fence IS NOT NULL AND IS_USED_LOCK(hash) = connection LIMIT 1;
     -- One counts as waiting once its GET_LOCK has arrived; of other users' sessions that can't be seen.
     SELECT COUNT(*) INTO behind
       FROM holdfast_sessions s LEFT JOIN information_schema.PROCESSLIST p ON p.ID = s.connection
-     WHERE s.name = its_name AND s.fence IS NULL
-       AND IS_USED_LOCK(CONCAT('holdfast.', MD5(s.id))) = s.connection
+     WHERE s.name = its_name AND IS_USED_LOCK(CONCAT('holdfast.', MD5(s.id))) = s.connection
        AND (p.ID IS NULL OR p.STATE = 'User lock' OR IS_USED_LOCK(s.hash) = s.connection);
-    SELECT CONCAT_WS(' ', its_newest, IF(holder_id IS NULL, is_owed, was_abandoned),
-                     holder_id IS NOT NULL, behind);
-    SELECT CONCAT(CONCAT_WS(' ', fence, moment - admitted, -1, 1, 1), '\t\t', owner)
-      FROM holdfast_sessions
-     WHERE id = holder_id;
+    SELECT CONCAT_WS(' ', its_newest, IF(is_held, was_abandoned, is_owed), is_held, behind);
+    SELECT CONCAT(CONCAT_WS(' ', its_newest, moment - its_admitted, -1, 1, 1), '\t\t', its_owner)
+      FROM DUAL WHERE is_held;
     SELECT CONCAT(CONCAT_WS(' ', 0, moment - joined, -1, 1, 1), '\t\t', owner) FROM holdfast_sessions
-     WHERE name = its_name AND fence IS NULL
-       AND IS_USED_LOCK(CONCAT('holdfast.', MD5(id))) = connection
+     WHERE name = its_name AND IS_USED_LOCK(CONCAT('holdfast.', MD5(id))) = connection
      ORDER BY joined LIMIT most;
 END
 //
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_names()
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_names()
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
-    SELECT DISTINCT name FROM holdfast_sessions
-     WHERE IS_USED_LOCK(CONCAT('holdfast.', MD5(id))) = connection;
+    SELECT name FROM holdfast_counters WHERE holder IS NOT NULL AND IS_USED_LOCK(hash) = connection
+     UNION
+    SELECT name FROM holdfast_sessions WHERE IS_USED_LOCK(CONCAT('holdfast.', MD5(id))) = connection;
 END
 //
 -- End the session of the holder, whoever it is. Answers 1, or 0: there was none.
-CREATE PROCEDURE IF NOT EXISTS holdfast_v2_session_evict(its_name VARBINARY(512))
+CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_evict(its_name VARBINARY(512))
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE holder_id VARBINARY(64);
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-    SELECT id INTO holder_id FROM holdfast_sessions
-     WHERE name = its_name AND fence IS NOT NULL AND IS_USED_LOCK(hash) = connection LIMIT 1;
+    SELECT holder INTO holder_id FROM holdfast_counters
+     WHERE name = its_name AND IS_USED_LOCK(hash) = connection;
     IF holder_id IS NULL THEN
         SELECT 0;
     ELSE
-        CALL holdfast_v2_session_end(holder_id, 1);
+        CALL holdfast_v3_session_end(its_name, holder_id, 1);
     END IF;
 END
 //

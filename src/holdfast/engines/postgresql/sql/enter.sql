@@ -91,23 +91,32 @@ BEGIN
     RETURN standing;
 END $$;
 
--- For those who hold alone: one statement if nobody holds it, as in most cases.
+-- For those who hold alone: one statement if nobody holds it, as in most cases, and two if it has to wait
+-- behind one that holds alone, as in most others.
 CREATE OR REPLACE FUNCTION holdfast.v2_enter(
     its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    began     timestamptz := clock_timestamp();
-    ended     timestamptz;
-    now       bigint := date_part('epoch', began) * 1e6;
-    its_fence bigint;
-    flag      boolean;
+    began         timestamptz := clock_timestamp();
+    ended         timestamptz;
+    now           bigint := date_part('epoch', began) * 1e6;
+    free          boolean;
+    flag          boolean;
+    its_fence     bigint;
+    holders_fence bigint;
+    ahead_expires bigint;
 BEGIN
     UPDATE holdfast.names n
-       SET newest = greatest(n.newest + 1, now), fence = greatest(n.newest + 1, now), queued = false,
-           id = its_id, owner = its_owner, admitted = now, expires = now + ttl_us
-     WHERE n.name = its_name AND n.id IS NULL
-    RETURNING n.fence, n.abandoned, clock_timestamp() INTO its_fence, flag, ended;
-    IF FOUND THEN
+       SET newest = greatest(n.newest + 1, now), queued = n.id IS NOT NULL, id = coalesce(n.id, its_id),
+           fence = CASE WHEN n.id IS NULL THEN greatest(n.newest + 1, now) ELSE n.fence END,
+           owner = CASE WHEN n.id IS NULL THEN its_owner ELSE n.owner END,
+           admitted = CASE WHEN n.id IS NULL THEN now ELSE n.admitted END,
+           expires = CASE WHEN n.id IS NULL THEN now + ttl_us ELSE n.expires END
+     WHERE n.name = its_name
+       AND (n.id IS NULL OR NOT if_free AND n.id <> '' AND n.id <> its_id AND n.expires > now)
+    RETURNING n.id = its_id, n.abandoned, n.newest, n.fence, n.expires, clock_timestamp()
+         INTO free, flag, its_fence, holders_fence, ahead_expires, ended;
+    IF free THEN
         -- It had to wait for somebody's row lock: the lease begins now.
         IF ended - began > interval '1 ms' THEN
             now := holdfast.v2_now();
@@ -117,7 +126,20 @@ BEGIN
             PERFORM holdfast.v2_sweep(now);
         END IF;
         RETURN '2 ' || its_fence || CASE WHEN flag THEN ' 1 0' ELSE ' 0 0' END;
+    ELSIF NOT free THEN
+        now := date_part('epoch', ended) * 1e6;
+        INSERT INTO holdfast.tickets
+        VALUES (its_name, its_fence, its_id, its_owner, now, now + ttl_us, its_channel)
+            ON CONFLICT (name, id) DO NOTHING
+        RETURNING coalesce((SELECT t.expires FROM holdfast.tickets t
+                             WHERE t.name = its_name AND t.fence > holders_fence AND t.fence < its_fence
+                             ORDER BY t.fence DESC LIMIT 1), ahead_expires)
+             INTO ahead_expires;
+        IF ahead_expires > now THEN
+            RETURN '1 ' || its_fence || ' 0 ' || ahead_expires - now;
+        END IF;
     END IF;
+    -- The name is new or shared, its holder has expired, or this ticket was there before.
     RETURN holdfast.v2_join(its_name, its_id, ttl_us, its_channel, its_owner, if_free, 1, '', 1, 1);
 END $$;
 

@@ -1,7 +1,7 @@
 -- Take out this very ticket, and tell whom this admits. False: it was not there (any more).
 -- departure: 0 released, 1 lost, 2 withdrawn (how the holder before it ended still counts)
 
--- The general case: of one that shares, or waits, or holds alone while others wait.
+-- The general case: of one that shares, or waits, or has expired.
 CREATE OR REPLACE FUNCTION holdfast.v2_take_out(
     its_name text, its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -64,19 +64,53 @@ BEGIN
     END IF;
 END $$;
 
--- One statement if it holds alone and nobody waits, as in most cases.
+-- Of one that holds alone: one statement if nobody waits, as in most cases, and three if one that wants to
+-- hold alone is next, as in most others.
 CREATE OR REPLACE FUNCTION holdfast.v2_leave(
     its_name text, its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    now bigint := date_part('epoch', clock_timestamp()) * 1e6;
+    now          bigint := date_part('epoch', clock_timestamp()) * 1e6;
+    others       boolean;
+    flag         boolean;
+    its_fence    bigint;
+    next_id      text;
+    next_fence   bigint;
+    next_owner   text;
+    next_expires bigint;
+    next_channel text;
+    it           holdfast.names;
 BEGIN
     UPDATE holdfast.names n
        SET abandoned = CASE departure WHEN 0 THEN false WHEN 1 THEN true ELSE n.abandoned END,
-           id = NULL, fence = NULL, owner = NULL, admitted = NULL, expires = NULL
-     WHERE n.name = its_name AND n.id = its_id AND NOT n.queued AND n.expires > now;
-    IF FOUND THEN
+           id = NULL, owner = NULL, admitted = NULL, expires = NULL,
+           fence = CASE WHEN n.queued THEN n.fence END  -- who waits has a higher one
+     WHERE n.name = its_name AND n.id = its_id AND n.expires > now
+    RETURNING n.queued, n.abandoned, n.fence INTO others, flag, its_fence;
+    IF NOT FOUND THEN
+        RETURN holdfast.v2_take_out(its_name, its_id, departure);
+    ELSIF NOT others THEN
         RETURN true;
     END IF;
-    RETURN holdfast.v2_take_out(its_name, its_id, departure);
+
+    now := holdfast.v2_now();
+    DELETE FROM holdfast.tickets t
+     WHERE t.name = its_name AND t.expires > now AND t.team = '' AND t.fence = (
+           SELECT f.fence FROM holdfast.tickets f
+            WHERE f.name = its_name AND f.fence > its_fence ORDER BY f.fence LIMIT 1)
+    RETURNING t.id, t.fence, t.owner, t.expires, t.channel
+         INTO next_id, next_fence, next_owner, next_expires, next_channel;
+    IF NOT FOUND THEN
+        -- There is none, or it is dead, or wants to share.
+        SELECT * INTO it FROM holdfast.names n WHERE n.name = its_name;
+        PERFORM holdfast.v2_store(holdfast.v2_admit(it, now, ''));
+        RETURN true;
+    END IF;
+    UPDATE holdfast.names n
+       SET id = next_id, fence = next_fence, owner = next_owner, admitted = now, expires = next_expires
+     WHERE n.name = its_name;
+    IF next_channel <> '' THEN
+        PERFORM pg_notify(next_channel, concat_ws(' ', next_id, 2, next_fence, flag::int, 0));
+    END IF;
+    RETURN true;
 END $$;

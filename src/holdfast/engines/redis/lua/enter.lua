@@ -14,13 +14,27 @@ if known and not holder and not ARGV[6] and ttl_us < 4e10 then
   return {ADMITTED, my_fence, abandoned, 0}
 end
 
+-- One more behind others who wait for one that holds alone, as where many compete for a mutex.
+local till = now + ttl_us
+if behind and behind > now and expires > now and not share and not keep and not ARGV[6] and ARGV[5] ~= '1'
+  and holder ~= id and ttl_us < 4e10 and now % 64 > 0 and redis.call('ZADD', KEYS[2], 'NX', my_fence, id) == 1 then
+  redis.call('SET', record, cmsgpack.pack(FORMAT, my_fence, abandoned, nil, till, holder, fence, expires,
+    since, info), 'PX', DAY)
+  redis.call('HSET', KEYS[3], id, cmsgpack.pack(till, my_info, now))
+  if fence == last then  -- nobody has come since the holder: these keys are new
+    redis.call('PEXPIRE', KEYS[2], DAY)
+    redis.call('PEXPIRE', KEYS[3], DAY)
+  end
+  return {WAITING, my_fence, 0, math.min(behind, expires) - now}
+end
+
 --[[saving.lua]]
 my_fence = math.max(my_fence, (ARGV[6] or 0) + 1)
 local my_share = ARGV[7] and {group = ARGV[7], weight = tonumber(ARGV[8]), permits = tonumber(ARGV[9])}
 
 -- Hold it as the only one, under the newest fence.
 local function hold()
-  keep, crowded, holder, fence, expires, since, info = nil, false, id, last, now + ttl_us, now, my_info
+  keep, crowded, holder, fence, expires, since, info = nil, false, id, last, till, now, my_info
   rely(ttl_us)
   save()
   return {ADMITTED, fence, abandoned, 0}
@@ -58,19 +72,19 @@ end
 local longer = rely(ttl_us)
 if not crowded and fits(my_share) then
   last = my_fence
-  hold_beside(id, now + ttl_us, my_info, my_share, last)
+  hold_beside(id, till, my_info, my_share, last)
   save()
   return {ADMITTED, last, abandoned, 0}
 end
 if not wants_queue then
   return {REFUSED, 0, 0, 0}
 end
-last, crowded = my_fence, true
+last, crowded = my_fence, till
 save()
 if not joined then
   redis.call('ZADD', queue, last, id)
 end
-store(id, now + ttl_us, my_info, now, my_share)
+store(id, till, my_info, now, my_share)
 local ahead
 standing, ahead = waiting(last)
 -- Those who wait renew, and that keeps the keys. Where they never wait for so long, it is done now and then.

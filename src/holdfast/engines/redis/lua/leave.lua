@@ -11,6 +11,29 @@ if holder == id and not crowded and expires > now then
   return 1
 end
 
+-- The first in the queue waits to hold alone, as where many compete for a mutex.
+if holder == id and crowded and not share and not keep and expires > now then
+  local first = redis.call('ZPOPMIN', KEYS[2])
+  local its_id, its_fence = first[1], first[2]
+  local packed = its_id and redis.call('HGET', KEYS[3], its_id)
+  local its_expiry, its_info, _, its_share = 0
+  if packed then
+    its_expiry, its_info, _, its_share = cmsgpack.unpack(packed)
+  end
+  if its_expiry > now and not its_share then
+    abandoned, its_fence = flag or abandoned, tonumber(its_fence)
+    redis.call('HDEL', KEYS[3], its_id)
+    redis.call('PUBLISH', string.match(its_info, '^%S+'),
+      string.format('%s 2 %.0f %d 0', its_id, its_fence, abandoned))
+    redis.call('SET', record, cmsgpack.pack(FORMAT, last, abandoned, nil, crowded, its_id, its_fence, its_expiry,
+      now, its_info), 'PX', DAY)
+    return 1
+  end
+  if its_id then
+    redis.call('ZADD', KEYS[2], its_fence, its_id)  -- for a moment
+  end
+end
+
 --[[saving.lua]]
 --[[queue.lua]]
 
@@ -45,12 +68,15 @@ if share and admit('') then
   save()
 end
 -- The one behind now stands behind someone else: it should look again when that one expires.
-local behind = score and redis.call('ZRANGE', queue, '(' .. score, '+inf',
+local next = score and redis.call('ZRANGE', queue, '(' .. score, '+inf',
   'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES') or {}
-if behind[1] then
-  local _, its_info = ticket(behind[1])
+if next[1] then
+  local _, its_info = ticket(next[1])
   if its_info then
-    tell(behind[1], its_info, unpack((waiting(tonumber(behind[2])))))
+    tell(next[1], its_info, unpack((waiting(tonumber(next[2])))))
   end
+elseif behind then
+  crowded = true  -- it was the last
+  save()
 end
 return its_expiry > now and 1 or 0

@@ -55,7 +55,7 @@ local function pass_on(flag, asking)
     -- With a negative number it is one of several that held.
     if its_fence > 0 and its_expiry and its_expiry > now then
       -- crowded: to look whether anybody else waits would cost more than to find nobody next time.
-      crowded, holder, fence, expires, since, info = true, id, its_fence, its_expiry, now, its_info
+      crowded, holder, fence, expires, since, info = crowded or true, id, its_fence, its_expiry, now, its_info
       if id ~= asking then
         tell(id, info, ADMITTED, fence, abandoned, 0)
       end

@@ -1,7 +1,8 @@
 -- Stands in front of every script but one. All work on one name and its three keys, in one hash slot:
 --   KEYS[1]  the record: its format, the newest fence, abandoned (0 or 1); while somebody holds the lock
 --            also keep, crowded, and of the holder: id, fence, when it expires, since when it holds, info;
---            if it shares, also its share.
+--            if it shares, also its share. Crowded is false if nobody waits, true if somebody may, or when the
+--            last in the queue expires, unless it is renewed.
 --            One value, because every command that a script calls costs as much as all the rest of it.
 --   KEYS[2]  the queue, a sorted set: the ids of those who wait, by fence. Once a second one holds, too, also
 --            the ids of all who hold, by the negative of when they expire: so they stand in front, and the
@@ -29,5 +30,8 @@ if known then
   end
 end
 
-local ADMITTED = 2
+-- When the last in the queue expires, if that is known.
+local behind = type(crowded) == 'number' and crowded
+
+local WAITING, ADMITTED = 1, 2
 local HOUR, DAY = '3600000', '86400000'

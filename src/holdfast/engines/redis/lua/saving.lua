@@ -1,7 +1,7 @@
 -- What is needed only where the record is more than a free one that somebody takes, or gives back: a script
 -- that ends before it comes here does not pay for it.
 local queue, tickets = KEYS[2], KEYS[3]
-local GONE, WAITING, REFUSED = 0, 1, 3
+local GONE, REFUSED = 0, 3
 
 -- Lua would print 1.79e+15.
 local function integer(number)

@@ -1,16 +1,28 @@
 -- The first phase: take the lock here if it is free, under a fence above all earlier ones.
 -- ARGV: RUN, ID, TTL_MS, HINT (the client's clock in µs, or 0), OWNER,
---       CHANNEL (where to wake it if it is refused, or ''), WAITED_MS
+--       CHANNEL (where to wake it if it is refused, or ''), WAITED_MS ('': it has never asked before)
 -- Returns {GRANTED, fence, dirty, clean}, {REFUSED, ms until it would be free} or {BLANK, ms}.
-local blank = blank_ms()
-if blank then
-  return {BLANK, blank}
-end
 
 -- A clock that is a hundred years ahead would lift fences to where Lua can't tell a number from the next.
 local ttl_ms, hint = tonumber(ARGV[3]), tonumber(ARGV[4])
 if hint > 2 ^ 52 then
   hint = 0
+end
+local my_fence = math.max(fence + 1, floor + 1, hint)
+
+-- Free, at a node that remembers all, and nothing new for it to remember: as in most cases.
+if not held and run == ARGV[1] and whole == 1 and my_fence <= ceiling and ttl_ms <= longest and ARGV[7] == '' then
+  dirty = open == 1 and fence or dirty
+  redis.call('SET', trace, cmsgpack.pack(my_fence, 1, dirty, clean), 'PX', DAY + ttl_ms)
+  redis.call('SET', lock, cmsgpack.pack(id, clock_ms(), ARGV[5]), 'PX', ARGV[3])
+  return {GRANTED, my_fence, dirty, clean}
+end
+
+--[[waiting.lua]]
+
+local blank = blank_ms()
+if blank then
+  return {BLANK, blank}
 end
 if mine() then
   local _, since_ms, owner = cmsgpack.unpack(held)
@@ -22,7 +34,7 @@ if mine() then
 end
 if holder and holder ~= id then
   if ARGV[6] ~= '' then
-    wait_here(ARGV[6], tonumber(ARGV[7]), ARGV[5])
+    wait_here(ARGV[6], tonumber(ARGV[7]) or 0, ARGV[5])
   end
   return {REFUSED, math.max(0, redis.call('PTTL', lock))}
 end
@@ -30,7 +42,7 @@ end
 if open == 1 then
   dirty = fence
 end
-fence, open = math.max(fence + 1, floor + 1, hint), 1
+fence, open = my_fence, 1
 save_trace(ttl_ms)
 redis.call('SET', lock, cmsgpack.pack(id, clock_ms(), ARGV[5]), 'PX', ARGV[3])
 if ARGV[6] ~= '' then

@@ -6,7 +6,7 @@ local now_ms = clock_ms()
 local listed, waiting = {}, 0
 local all = redis.call('ZRANGE', waiters, 0, -1, 'WITHSCORES')
 for at = 1, #all, 2 do
-  -- Who does not listen any more does not wait: `wake_next` passes it over, too. A user that may not ask sees all.
+  -- Who does not listen any more does not wait: `wake` passes it over, too. A user that may not ask sees all.
   local heard = redis.pcall('PUBSUB', 'NUMSUB', string.match(all[at], '^%S+'))
   if heard.err or heard[2] > 0 then
     waiting = waiting + 1

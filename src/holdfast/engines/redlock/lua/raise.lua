@@ -2,6 +2,7 @@
 -- Only while the bid has the lock here: so a fence under a holder moves by nobody's hand but its own.
 -- ARGV: RUN, ID, FENCE
 -- Returns {GRANTED, fence, dirty, clean}, the fence higher than asked for if it is; {REFUSED, ms} or {BLANK, ms}.
+--[[waiting.lua]]
 local blank = blank_ms()
 if blank then
   return {BLANK, blank}

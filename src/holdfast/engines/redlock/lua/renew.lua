@@ -3,6 +3,7 @@
 -- same ticket took it again, and others may have held it in between.
 -- ARGV: RUN, ID, TTL_MS, FENCE
 -- Returns 1 (extended), 0 (gone) or 2 (the node is blank).
+--[[waiting.lua]]
 if blank_ms() then
   return BLANK
 end

@@ -1,6 +1,7 @@
 -- Let a blank node vote again, above a fence.
 -- ARGV: RUN, SINCE (as `look` said: if it has forgotten again meanwhile, this is not about that), FLOOR
 -- Returns 1, or 0 if there was nothing to do: to lift the floor of a whole node would unseat its holders.
+--[[memory.lua]]
 if not blank_ms() or since ~= tonumber(ARGV[2]) then
   return 0
 end

@@ -1,0 +1,145 @@
+"""What those who wait are told: in order, once, and nothing that they know."""
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.core.ticket import ALONE, Share
+from holdfast.engines.etcd.admission import Ahead
+from holdfast.engines.etcd.ears import Ear, Watcher
+from holdfast.engines.etcd.messages_pb2 import Event, KeyValue
+from holdfast.io.blocking import BlockingIO
+
+KEY = b"key"
+
+
+def ahead(fence: int, key: bytes = KEY, share: Share = ALONE) -> Ahead:
+    return Ahead(key, fence, fence, 30.0, share)
+
+
+def watcher(*those: Ahead, lacking: int = 0, revision: int = 10) -> Watcher:
+    return Watcher(those, lacking, revision, BlockingIO().event())
+
+
+def put(revision: int, created: int) -> Event:
+    return Event(
+        type=Event.PUT, kv=KeyValue(key=KEY, mod_revision=revision, create_revision=created)
+    )
+
+
+def delete(revision: int) -> Event:
+    return Event(type=Event.DELETE, kv=KeyValue(key=KEY, mod_revision=revision))
+
+
+def renewed(kv: KeyValue) -> Ahead:
+    return ahead(kv.create_revision)
+
+
+def ear(since: int = 5, *events: Event, own: bool = False) -> Ear:
+    it = Ear(1, KEY, own)
+    it.begin(since)
+    for event in events:
+        it.hear(event, renewed)
+    return it
+
+
+def joined(it: Ear, one: Watcher) -> Watcher:
+    it.join(one, renewed)
+    return one
+
+
+def looks(one: Watcher) -> bool:
+    return one.over
+
+
+def test_who_comes_late_is_told_what_happened_after_it_looked() -> None:
+    assert joined(ear(5, delete(11)), watcher(ahead(8))).over
+    assert joined(ear(5, delete(11), put(12, 12)), watcher(ahead(8))).over, "it is another one"
+    just_renewed = joined(ear(5, put(11, 8)), watcher(ahead(8)))
+    assert just_renewed.renewed
+    assert not just_renewed.over
+    assert joined(ear(5, delete(11), own=True), watcher(ahead(8, b"other"))).over
+
+
+def test_who_comes_late_is_not_told_what_it_knew() -> None:
+    assert not joined(ear(5, delete(7), put(8, 8)), watcher(ahead(8))).over
+    assert not joined(ear(5, delete(7), own=True), watcher(ahead(8, b"other"))).over
+
+
+def test_who_knows_less_than_where_a_watch_begins_looks_once() -> None:
+    first, second = Ear(1, KEY, own=False), Ear(2, b"own", own=True)
+    one = watcher(ahead(8))
+    for it in (first, second):
+        joined(it, one)
+    first.begin(11)
+    assert not looks(one), "not before it hears all"
+    second.begin(9)  # at another server, which is behind
+    assert looks(one)
+    assert one.late
+    assert not joined(first, watcher(ahead(8), revision=11)).over
+
+
+def test_after_a_break_everything_begins_anew() -> None:
+    it = ear(5)
+    one = joined(it, watcher(ahead(8)))
+    it.end()
+    assert one.deaf
+    it.begin(10)
+    assert not looks(one), "nothing has happened meanwhile"
+    it.end()
+    it.end()
+    it.begin(12)
+    assert looks(one)
+
+
+def test_one_that_lacks_permits_waits_until_enough_have_gone() -> None:
+    share = Share.of(3)
+    first, second = Ear(1, KEY, own=False), Ear(2, b"other", own=False)
+    one = watcher(ahead(7, share=share), ahead(8, b"other", share), lacking=2)
+    for it in (first, second):
+        it.begin(5)
+        joined(it, one)
+    first.hear(delete(11), renewed)
+    assert not looks(one)
+    assert set(one.ahead) == {b"other"}
+    second.hear(delete(12), renewed)
+    assert looks(one)
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads that take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_who_looks_while_it_is_told(restless: None) -> None:
+    """The stream's thread tells the waiter that some are gone; the waiter's own looks at all of them."""
+    share, failures = Share.of(64, 1), []
+    for _ in range(40):
+        those = [ahead(number, b"%d" % number, share) for number in range(1, 41)]
+        one = watcher(*those, lacking=64)
+        over = threading.Event()
+
+        def look() -> None:
+            try:
+                while not over.is_set():  # noqa: B023
+                    one.listens_to(those)  # noqa: B023
+            except RuntimeError as error:
+                failures.append(error)
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        for number, other in enumerate(those):
+            it = Ear(number, other.key, False)
+            it.begin(5)
+            it.join(one, renewed)
+            gone = KeyValue(key=other.key, mod_revision=20 + number)
+            it.hear(Event(type=Event.DELETE, kv=gone), renewed)
+        over.set()
+        looking.join()
+    assert failures == []

@@ -242,3 +242,15 @@ async def test_an_engine_without_expiry_takes_no_ttl(cell: Cell) -> None:
             await cell.run(ask)
     lease.check()
     await cell.run(lease.renew)
+
+
+async def test_a_broken_lock_is_free_when_the_call_returns(cell: Cell) -> None:
+    client, other = cell.client(), cell.client()
+    for _ in range(20):
+        broken = await cell.run(client.lock(cell.name).acquire)
+        assert await cell.run(lambda: other.break_lock(cell.name))
+        assert not (await cell.run(lambda: other.inspect(cell.name))).holders
+        heir = await cell.run(other.lock(cell.name).try_acquire)
+        assert heir is not None, "whoever broke it may have it at once"
+        assert heir.fence > broken.fence
+        await cell.run(heir.release)

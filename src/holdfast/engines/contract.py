@@ -174,7 +174,10 @@ class Engine(ABC):
 
     @abstractmethod
     async def evict(self, name: str, *, timeout: float) -> bool:
-        """Take out all who hold; one that held alone counts as lost. False: there was none."""
+        """Take out all who hold; one that held alone counts as lost. False: there was none.
+
+        Once it has answered, the name is free of them.
+        """
 
     @abstractmethod
     async def close(self) -> None:

@@ -147,12 +147,18 @@ BEGIN
 END
 //
 -- End a ticket's session from another one. Answers 1, or 0: it was dead.
+-- The server gives back what a killed session has a moment later: that is waited for, but not for ever, so that
+-- whoever ended it finds the name free.
 CREATE PROCEDURE IF NOT EXISTS holdfast_v3_session_end(
     its_name VARBINARY(512), its_id VARBINARY(64), departure INT
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE its_connection BIGINT UNSIGNED DEFAULT IS_USED_LOCK(CONCAT('holdfast.', MD5(its_id)));
+    DECLARE its_sign VARBINARY(64) DEFAULT CONCAT('holdfast.', MD5(its_id));
+    DECLARE its_connection BIGINT UNSIGNED DEFAULT IS_USED_LOCK(its_sign);
+    DECLARE its_hash VARBINARY(64)
+        DEFAULT COALESCE((SELECT hash FROM holdfast_counters WHERE name = its_name), its_sign);
+    DECLARE looks INT DEFAULT 0;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
     DECLARE CONTINUE HANDLER FOR 1094 SET its_connection = NULL;  -- no such connection any more
     IF its_connection IS NULL THEN
@@ -165,6 +171,10 @@ BEGIN
     UPDATE holdfast_counters SET holder = IF(departure = 1 OR departure = 2 AND abandoned, holder, NULL)
      WHERE name = its_name AND holder = its_id;
     DELETE FROM holdfast_sessions WHERE id = its_id;
+    WHILE looks < 500 AND its_connection IN (IS_USED_LOCK(its_sign), IS_USED_LOCK(its_hash)) DO
+        DO SLEEP(0.001);
+        SET looks = looks + 1;
+    END WHILE;
     SELECT its_connection IS NOT NULL;
 END
 //

@@ -116,6 +116,8 @@ BEGIN
 END $$;
 
 -- End another session, which holds or waits. False: it was not there (any more).
+-- The server gives back what such a session has a moment later: that is waited for, but not for ever, so that
+-- whoever ended it finds the name free.
 CREATE OR REPLACE FUNCTION holdfast.v2_session_end(
     its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -129,7 +131,14 @@ BEGIN
     PERFORM holdfast.v2_session_depart(gone.name, its_id, departure);
     PERFORM pg_terminate_backend(a.pid) FROM pg_stat_activity a
       WHERE a.pid = gone.pid AND a.backend_start = gone.started AND a.pid <> pg_backend_pid();
-    RETURN FOUND;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    FOR look IN 1 .. 500 LOOP
+        EXIT WHEN NOT EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = gone.pid AND l.locktype = 'advisory');
+        PERFORM pg_sleep(0.001);
+    END LOOP;
+    RETURN true;
 END $$;
 
 -- Where these tickets stand, in order: the heartbeat of all sessions of a client.

@@ -379,7 +379,7 @@ class SentinelSet(ServerSet):
         old = eventually(self.primary, "the sentinels to agree")
         (new,) = (server for server in self.servers if server is not old)
         eventually(self._failover_begins, "a sentinel to trust the replica")
-        eventually(lambda: self.primary() is new, "the failover", timeout=30)
+        eventually(lambda: self.primary() is new, "the failover")
         return new
 
     def _failover_begins(self) -> bool:
@@ -416,7 +416,7 @@ class ClusterSet(ServerSet):
             node.execute("CLUSTER", "ADDSLOTSRANGE", *ends)
             node.execute("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
             node.execute("CLUSTER", "MEET", HOST, first.port, first.settings["cluster-port"])
-        eventually(self._complete, "the cluster to form", timeout=30)
+        eventually(self._complete, "the cluster to form")
 
     def _complete(self) -> bool:
         for node in self.nodes:

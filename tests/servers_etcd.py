@@ -173,7 +173,7 @@ class EtcdCluster(ServerSet):
     def restart(self, member: EtcdServer) -> None:
         """Start a member that was killed, and wait until it takes part."""
         member.launch()
-        eventually(member.ready, "the member to come back", timeout=30)
+        eventually(member.ready, "the member to come back")
 
     def ctl(self, *words: str) -> Any:
         """Run etcdctl, and return what it says."""

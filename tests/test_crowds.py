@@ -69,7 +69,7 @@ def test_processes_take_turns(url: str, name: str, face: str, tmp_path: Path) ->
             crowd.append(process)
             if number % 4 == 3:  # a few at a time: 32 interpreters starting at once take long here
                 join = partial(_more_than, client, name, number)
-                eventually(join, "contenders to join", timeout=60)
+                eventually(join, "contenders to join")
         joined = [one.owner.pid for one in client.inspect(name).waiters]
         gate.release()
         assert [process.wait(timeout=120) for process in crowd] == [0] * processes
@@ -106,10 +106,10 @@ async def test_work_per_hand_off_does_not_grow(
 
         hand_offs = min(waiters, 100)
         tasks = [asyncio.create_task(contend(number)) for number in range(waiters + 1)]
-        await soon(lambda: _waiting(client, name, waiters + 1), "everyone to wait", timeout=60)
+        await soon(lambda: _waiting(client, name, waiters + 1), "everyone to wait")
         with counting.commands(server) as commands:
             await gate.release()
-            await soon(lambda: len(order) > hand_offs, "the hand-offs", timeout=60)
+            await soon(lambda: len(order) > hand_offs, "the hand-offs")
         # One release each (the last one inside holds), and exactly one push each.
         assert commands["publish"] == hand_offs + 1
         assert commands["evalsha"] == hand_offs + 1
@@ -131,13 +131,13 @@ async def test_500_waiters_and_a_release_wakes_exactly_one(url: str, name: str) 
             running.append(await client.lock(name).acquire())
 
         tasks = [asyncio.create_task(contend()) for _ in range(500)]
-        await soon(lambda: _waiting(client, name, 500), "500 waiters", timeout=60)
+        await soon(lambda: _waiting(client, name, 500), "500 waiters")
         await gate.release()
         await soon(lambda: running, "the next holder")
         seen = await client.inspect(name)
         assert (len(running), seen.waiting) == (1, 499)
         for number in range(500):
-            await soon(partial(_longer_than, running, number), f"holder {number}", timeout=30)
+            await soon(partial(_longer_than, running, number), f"holder {number}")
             await running[number].release()
         await asyncio.gather(*tasks)
         fences = [lease.fence for lease in running]
@@ -156,7 +156,7 @@ def test_100_threads_wait_and_are_served(url: str, name: str) -> None:
         threads = [threading.Thread(target=contend) for _ in range(100)]
         for thread in threads:
             thread.start()
-        eventually(lambda: client.inspect(name).waiting == 100, "100 waiting threads", timeout=60)
+        eventually(lambda: client.inspect(name).waiting == 100, "100 waiting threads")
         keepers = [one for one in threading.enumerate() if one.name == "holdfast-keeper"]
         assert len(keepers) == 1, "one keeper, however many wait"
         gate.release()

@@ -170,7 +170,7 @@ async def test_asking_an_engine_that_is_gone(cell: Cell, fragile: tuple[str, Out
 
     with gone():
         await asyncio.gather(*map(in_vain, acts))
-    await soon(lambda: _free(cell, client), "nothing to be left behind", timeout=60)
+    await soon(lambda: _free(cell, client), "nothing to be left behind")
 
 
 async def test_waiting_through_an_outage(cell: Cell, fragile: tuple[str, Outage]) -> None:

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
-"""Seconds after which a test gives up. Only a broken program takes as long, or a machine that stalls."""
+PATIENCE = 60.0
+"""Seconds after which a test gives up. Only a broken program takes as long, or a machine that stalls; three
+ZooKeepers on a busy one may need a third of it to elect a leader while the old one is frozen."""
 
 
 def _pauses(timeout: float, what: str) -> Iterator[float]:

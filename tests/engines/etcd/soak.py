@@ -160,7 +160,7 @@ def freeze(cluster: EtcdCluster, member: EtcdServer) -> None:
 
 
 def leader(cluster: EtcdCluster) -> EtcdServer:
-    found = eventually(cluster.leader, "a leader", timeout=30)
+    found = eventually(cluster.leader, "a leader")
     assert found is not None
     return found
 
@@ -192,7 +192,7 @@ def soak(cluster: EtcdCluster, folder: Path, seconds: float, workers: int = WORK
                 [*command, "--worker", face, cluster.url, str(folder)], cwd=ROOT
             )
             running.callback(stop, process)
-        eventually(lambda: store.value() >= workers, "the first turns", timeout=60)
+        eventually(lambda: store.value() >= workers, "the first turns")
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for what, harm, whom in HARMS:
@@ -203,7 +203,7 @@ def soak(cluster: EtcdCluster, folder: Path, seconds: float, workers: int = WORK
                 time.sleep(1)
                 periods.append((what, began, time.monotonic()))
         turns = store.value()
-        eventually(lambda: store.value() >= turns + workers, "turns after all harm", timeout=60)
+        eventually(lambda: store.value() >= turns + workers, "turns after all harm")
         (folder / "stop").touch()
     with closing(store):
         return report_of(store, periods)

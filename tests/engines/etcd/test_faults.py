@@ -132,7 +132,7 @@ async def test_two_servers_less(etcd_private: EtcdCluster, open_cell: OpenCell) 
         except holdfast.EngineError:
             return None
 
-    again = await soon(usable, "everything to go on by itself", timeout=60)
+    again = await soon(usable, "everything to go on by itself")
     assert again.fence > lease.fence
 
 
@@ -162,7 +162,7 @@ async def test_fences_grow_over_restarts_of_all(
     for member in etcd_private.members:
         member.launch()
     for member in etcd_private.members:
-        eventually(member.ready, "the member", timeout=30)
+        eventually(member.ready, "the member")
     await take()
     assert fences == sorted(set(fences))
 
@@ -181,7 +181,7 @@ async def test_waiting_while_all_are_restarted(
     for member in etcd_private.members:
         member.launch()
     for member in etcd_private.members:
-        eventually(member.ready, "the member", timeout=30)
+        eventually(member.ready, "the member")
     await soon(lambda: _done(cell, lambda: lease.release()), "the release")
     assert (await within(waiter)).fence > lease.fence
 

@@ -214,7 +214,7 @@ async def test_a_full_database(open_cell: OpenCell, tmp_path: Path) -> None:
         cell = open_cell(cluster.url)
         client = cell.client()
         lease = await cell.run(lambda: client.lock(cell.name).acquire())
-        eventually(partial(_is_full, cluster), "the database to be full", timeout=60)
+        eventually(partial(_is_full, cluster), "the database to be full")
         with pytest.raises(holdfast.EngineError, match="alarm disarm") as caught:
             await cell.run(lambda: client.lock(cell.name + ":new").acquire(timeout=2))
         assert caught.value.outcome == "not applied"

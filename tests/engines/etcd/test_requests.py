@@ -118,8 +118,8 @@ async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster)
         tasks: list[asyncio.Task[None]] = []
         for joined in range(50, 501, 50):  # at once they would be too much for three servers here
             tasks += [asyncio.create_task(contend()) for _ in range(50)]
-            await soon(partial(wait, joined), f"{joined} waiters", timeout=60)
-        await soon(partial(_listening, client, 500), "them to listen", timeout=60)
+            await soon(partial(wait, joined), f"{joined} waiters")
+        await soon(partial(_listening, client, 500), "them to listen")
         assert seeing.watchers(etcd_cluster) == 1_000
         assert etcd_cluster.total("etcd_debugging_mvcc_watch_stream_total") == streams + 1
         before, asked = _events(etcd_cluster), seeing.calls(etcd_cluster)

@@ -211,7 +211,7 @@ async def test_cancelled_while_the_row_is_locked(server: PostgresqlServer) -> No
             await asyncio.wait([task])
             assert task.cancelled()
         await soon(lambda: not busy(server), "nothing to be left running")
-        await soon(lambda: rows(server, "a") == (0, 0), "nothing to be left behind", timeout=40)
+        await soon(lambda: rows(server, "a") == (0, 0), "nothing to be left behind")
 
 
 def test_idle_waiters_have_no_transaction(server: PostgresqlServer) -> None:

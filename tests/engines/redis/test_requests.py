@@ -132,7 +132,7 @@ async def test_100_threads_wait_and_one_is_woken(server: RedisServer, open_cell:
     client = cell.client(ttl=120)
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     waiters = [cell.actor().start(lambda: client.lock(cell.name).acquire()) for _ in range(100)]
-    await soon(lambda: len(tickets(server, cell.name)) == 101, "100 waiting threads", timeout=30)
+    await soon(lambda: len(tickets(server, cell.name)) == 101, "100 waiting threads")
     with counting.commands(server) as commands:
         await cell.run(lease.release)
         await soon(lambda: any(waiter.done() for waiter in waiters), "one to be woken")

@@ -79,17 +79,17 @@ def soak(nodes: RedlockSet, folder: Path, seconds: float) -> Report:
             process = subprocess.Popen([*command, nodes.url, str(folder)], cwd=ROOT)
             running.callback(stop, process)
         client = running.enter_context(holdfast.Client(nodes.url, ttl=TTL))
-        eventually(lambda: store.value() >= WORKERS, "the first turns", timeout=60)
+        eventually(lambda: store.value() >= WORKERS, "the first turns")
         end = time.monotonic() + seconds
         for what, harm, count in cycle(HARMS):
             if time.monotonic() >= end:
                 break
             began = time.monotonic()
             harm(random.sample(nodes.nodes, count))
-            eventually(lambda: _all_vote(client, nodes), "all nodes to vote again", timeout=60)
+            eventually(lambda: _all_vote(client, nodes), "all nodes to vote again")
             periods.append((what, began, time.monotonic()))
         turns = store.value()
-        eventually(lambda: store.value() >= turns + WORKERS, "turns after all harm", timeout=60)
+        eventually(lambda: store.value() >= turns + WORKERS, "turns after all harm")
         (folder / "stop").touch()
     with closing(store):
         return report_of(store, periods)

@@ -211,7 +211,7 @@ async def test_a_majority_that_forgets_loses_the_lease(
         with suppress(holdfast.QuorumLost):
             return await cell.run(lambda: client.lock(cell.name, ttl=3).acquire(timeout=1))
 
-    following = await soon(again, "the nodes to vote again", timeout=40)
+    following = await soon(again, "the nodes to vote again")
     assert following.fence > lease.fence
 
 
@@ -246,7 +246,7 @@ async def test_a_rolling_restart_under_a_lease(
     for node in nodes.nodes:
         node.stop()
         node.start()
-        await soon(partial(_has, node, lease), "its vote", timeout=40)
+        await soon(partial(_has, node, lease), "its vote")
         await renewed(cell, lease)
     assert {fence(node, cell.name) for node in nodes.nodes} == {lease.fence}
     await cell.run(lease.release)
@@ -272,14 +272,14 @@ async def test_a_rolling_restart_of_nodes_that_forget(
         lease.check()
         node.restart(keep_data=False)
         if number < 2:
-            await soon(partial(_has, node, lease), "a vote", timeout=40)
+            await soon(partial(_has, node, lease), "a vote")
     await gone(lease)
 
     async def again() -> Any:
         with suppress(holdfast.QuorumLost):
             return await cell.run(lambda: client.lock(cell.name, ttl=3).acquire(timeout=1))
 
-    assert (await soon(again, "the nodes to vote", timeout=40)).fence > lease.fence
+    assert (await soon(again, "the nodes to vote")).fence > lease.fence
 
 
 async def test_nodes_that_keep_their_data_vote_at_once(
@@ -323,7 +323,7 @@ async def test_no_fence_is_given_twice_when_nodes_forget(
         assert counted(last) == number, "the same twice"
         with pytest.raises(holdfast.QuorumLost, match="does not vote until"):
             await turn(cell, client, ttl=0.5)
-    await soon(partial(_all_vote, cell, client, nodes), "everyone to vote again", timeout=40)
+    await soon(partial(_all_vote, cell, client, nodes), "everyone to vote again")
     with frozen([nodes.nodes[2], nodes.nodes[4]]):
         assert await turn(cell, client, ttl=0.5) > lease.fence
 

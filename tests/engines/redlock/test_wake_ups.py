@@ -91,7 +91,7 @@ async def test_tasks_that_wait_share_their_connections(nodes: RedlockSet) -> Non
                 served.append(lease.fence)
 
         tasks = [asyncio.create_task(contend()) for _ in range(100)]
-        await soon(lambda: _waiting(client, 100), "everyone to wait", timeout=30)
+        await soon(lambda: _waiting(client, 100), "everyone to wait")
         assert [links(node) for node in nodes.nodes] == [1] * 5
         await gate.release()
         await asyncio.gather(*tasks)

@@ -69,7 +69,7 @@ def soak(ensemble: Ensemble, folder: Path, seconds: float) -> Verdict:
         file.executescript(SCHEMA + "INSERT INTO counter VALUES (0, 0);")
         file.execute("PRAGMA journal_mode = WAL")
     with _crowd(f"{ensemble.url}?session=8", folder), closing(sqlite3.connect(path)) as file:
-        eventually(lambda: _writes(file) > 50, "everyone to begin", timeout=60)
+        eventually(lambda: _writes(file) > 50, "everyone to begin")
         faults = list(_faults(ensemble, time.monotonic() + seconds, lambda: _writes(file)))
     with closing(sqlite3.connect(path)) as file:
         return _verdict(file, faults)
@@ -90,10 +90,10 @@ def _faults(ensemble: Ensemble, end: float, writes: Callable[[], int]) -> Iterat
         begun = time.monotonic()
         with broken(node):
             before = writes()
-            eventually(lambda: writes() > before + 20, f"turns without the {what}", timeout=60)  # noqa: B023
+            eventually(lambda: writes() > before + 20, f"turns without the {what}")  # noqa: B023
         ensemble.wait()
         before = writes()
-        eventually(lambda: writes() > before + 20, "turns with all nodes", timeout=60)  # noqa: B023
+        eventually(lambda: writes() > before + 20, "turns with all nodes")  # noqa: B023
         yield Fault(what, begun, time.monotonic())
 
 

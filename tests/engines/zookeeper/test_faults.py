@@ -38,10 +38,11 @@ async def test_a_lease_survives_a_node(
     private: Ensemble, open_cell: OpenCell, role: str, how: str
 ) -> None:
     node = getattr(private, role)()
-    cell = open_cell(f"zookeeper://{node.address},{private.hosts}")  # more likely to be on that one
+    # More likely to be on that one.
+    cell = open_cell(f"zookeeper://{node.address},{private.hosts}?session=90")
     client, other = cell.client(), cell.client()
-    lease = await cell.run(lambda: client.lock(cell.name, ttl=20).acquire())
-    waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=20).acquire())
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=80).acquire())
+    waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=80).acquire())
     await parked(other)
     getattr(node, how)()
     actor = cell.actor()
@@ -53,7 +54,7 @@ async def test_a_lease_survives_a_node(
             return False
         return True
 
-    await soon(renewed, "a renewal without that node", timeout=20)
+    await soon(renewed, "a renewal without that node")
     assert lease.state is holdfast.LeaseState.HELD
     await cell.run(lease.release)
     following = await within(waiter)
@@ -88,7 +89,7 @@ async def test_two_nodes_down_and_up_again(private: Ensemble, open_cell: OpenCel
         except holdfast.EngineError:
             return None
 
-    assert (await soon(goes_on, "a lease", timeout=30)).fence > lease.fence
+    assert (await soon(goes_on, "a lease")).fence > lease.fence
 
 
 @pytest.mark.slow
@@ -130,7 +131,9 @@ async def test_fences_grow_across_restarts_and_leaders(
 async def test_a_frozen_node_is_left_though_nobody_asks_anything(
     private: Ensemble, open_cell: OpenCell
 ) -> None:
-    cell = open_cell(private.url)
+    leader = private.leader()  # it stays, for an election takes its time
+    followers = [node.address for node in private.nodes if node is not leader]
+    cell = open_cell(f"zookeeper://{','.join(followers)}")
     client = cell.client()
     await connected(cell, client)
     connection = client._engine._wire._connection
@@ -138,6 +141,6 @@ async def test_a_frozen_node_is_left_though_nobody_asks_anything(
     (node,) = (node for node in private.nodes if node.port == here[1])
     session = connection.session
     node.freeze()
-    await soon(lambda: connection._here not in (None, here), "another node", timeout=20)
+    await soon(lambda: connection._here not in (None, here), "another node")
     assert connection.session == session, "the session goes on"
     node.thaw()

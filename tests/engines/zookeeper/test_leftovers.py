@@ -33,7 +33,7 @@ async def private(tidy: Ensemble) -> Ensemble:
 
 async def as_before(ensemble: Ensemble, before: dict[str, int]) -> None:
     with suppress(AssertionError):
-        await soon(lambda: leftovers(ensemble) == before, "nothing to be left", timeout=30)
+        await soon(lambda: leftovers(ensemble) == before, "nothing to be left")
     assert leftovers(ensemble) == before
 
 

@@ -119,7 +119,7 @@ async def test_engine_gone_for_long(cell: Cell, fragile: tuple[str, Outage]) -> 
     holder = cell.actor()
     lease = await holder.do(
         lambda: client.lock(
-            cell.name, ttl=1.5, on_lost=lambda _: seen_at.append(clock.now())
+            cell.name, ttl=4.5, on_lost=lambda _: seen_at.append(clock.now())
         ).acquire()
     )
     with gone():
@@ -131,7 +131,7 @@ async def test_engine_gone_for_long(cell: Cell, fragile: tuple[str, Outage]) -> 
         assert lease._kept.deadline == deadline, "nobody extended it meanwhile"
         assert noticed >= deadline
         assert seen_at
-        assert seen_at[0] - deadline < 1.0, "the keeper was busy with something else"
+        assert seen_at[0] - deadline < 1.8, "the keeper was busy with something else"
         with pytest.raises(holdfast.LeaseLost):
             lease.check()
     await soon(lambda: _free(cell, client), "the engine to be usable and the lock free")

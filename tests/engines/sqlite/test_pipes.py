@@ -106,14 +106,14 @@ def test_a_long_wait_costs_its_renewals_only(client: holdfast.Client, url: str) 
         lease = client.lock("x").acquire()
         with counted(waiting) as seen:
             began = time.monotonic()
-            thread, got = in_thread(lambda: waiting.lock("x", ttl=0.6).acquire())
-            eventually(lambda: seen["renew"] >= 5, "some renewals")
+            thread, got = in_thread(lambda: waiting.lock("x", ttl=3).acquire())
+            eventually(lambda: seen["renew"] >= 3, "some renewals")
             lease.release()
             thread.join(30)
             waited = time.monotonic() - began
             looks, renewals = seen["enter"], seen["renew"]
         assert looks == 1
-        assert renewals <= waited / 0.2 + 2, "at a third of its ttl"
+        assert renewals <= waited + 2, "at a third of its ttl"
         got[0].release()
 
 

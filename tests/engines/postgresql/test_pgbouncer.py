@@ -16,6 +16,9 @@ from tests.servers import Setting
 from tests.servers_postgresql import PgBouncer, PostgresqlServer
 from tests.waiting import soon, within
 
+# To find out that nobody hears takes half of a request's time.
+pytestmark = pytest.mark.usefixtures("patient")
+
 
 @pytest.fixture
 def bouncer(server: PostgresqlServer, tmp_path: Path) -> Iterator[Callable[..., PgBouncer]]:

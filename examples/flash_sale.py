@@ -6,36 +6,36 @@ read the same number, and an item is sold twice. With one, sales take turns, in 
 Run it: python examples/flash_sale.py
 """
 
-import functools
 import multiprocessing
 import sqlite3
 import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import holdfast
 
 SHOPS = 8
-CUSTOMERS = 120
+CUSTOMERS = 15
 STOCK = 40
 
 
-def sell(folder: Path, locked: bool, customers: int) -> int:
-    """One shop, in a process of its own: serve customers while there is stock; how many got one."""
+def sell(folder: Path, locked: bool, doors: Any, sold: Any) -> None:
+    """One shop, in a process of its own: serve its customers while there is stock, and count them."""
     warehouse = sqlite3.connect(folder / "warehouse.db", timeout=60, isolation_level=None)
-    sold = 0
     with holdfast.Client(f"sqlite:///{folder}/locks.db") as client:
         lock = client.lock("stock:sneakers", ttl=10)
-        for _ in range(customers):
+        doors.wait()
+        for _ in range(CUSTOMERS):
             with lock if locked else nullcontext():
                 (left,) = warehouse.execute("SELECT sneakers FROM stock").fetchone()
                 if left == 0:
                     break
                 time.sleep(0.002)  # the customer's card is looked at
                 warehouse.execute("UPDATE stock SET sneakers = ?", (left - 1,))
-                sold += 1
-    return sold
+            with sold.get_lock():
+                sold.value += 1
 
 
 def sale(folder: Path, locked: bool) -> str:
@@ -45,11 +45,13 @@ def sale(folder: Path, locked: bool) -> str:
         warehouse.execute("DELETE FROM stock")
         warehouse.execute("INSERT INTO stock VALUES (?)", (STOCK,))
     context = multiprocessing.get_context("spawn")
-    doors = context.Barrier(SHOPS)
-    with context.Pool(SHOPS, initializer=doors.wait) as shops:
-        shop = functools.partial(sell, folder, locked)
-        sold = sum(shops.map(shop, [CUSTOMERS // SHOPS] * SHOPS, chunksize=1))
-    return f"{sold} sold of {STOCK}"
+    doors, sold = context.Barrier(SHOPS), context.Value("i", 0)
+    shops = [context.Process(target=sell, args=(folder, locked, doors, sold)) for _ in range(SHOPS)]
+    for shop in shops:
+        shop.start()
+    for shop in shops:
+        shop.join()
+    return f"{sold.value} sold of {STOCK}"
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +19,9 @@ from holdfast.engines.redlock.scripts import (
 )
 from holdfast.engines.resp.script import Script
 from tests.servers import connect
+
+OpenCaller = Callable[[str], "Caller"]
+"""How a test opens one at a URL, which is closed when the test ends."""
 
 
 class Caller:
@@ -72,6 +76,9 @@ class Caller:
         self.redis.delete(
             *self._used
         )  # not by a search: others may have left a hundred thousand here
+
+    def close(self) -> None:
+        self.redis.close()
 
     def time_left(self, name: str) -> int:
         return int(self.redis.pttl(self.keys(name)[0]))

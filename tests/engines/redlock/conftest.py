@@ -1,12 +1,13 @@
 """Fixtures for what only Redlock does."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
+from tests.engines.redlock.calling import Caller, OpenCaller
 from tests.servers_redlock import RedlockSet
 
 
@@ -30,3 +31,10 @@ def start_nodes(tmp_path: Path) -> Iterator[StartNodes]:
 def nodes(start_nodes: StartNodes) -> RedlockSet:
     """Five private nodes that keep nothing on disk, to be killed, frozen and emptied."""
     return start_nodes()
+
+
+@pytest.fixture
+def open_caller() -> Iterator[OpenCaller]:
+    """Somebody who calls the scripts at a URL: `open_caller(server.url)`."""
+    with ExitStack() as running:
+        yield lambda url: running.enter_context(closing(Caller(url)))

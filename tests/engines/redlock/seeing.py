@@ -41,7 +41,8 @@ def listening(node: RedisServer, name: str) -> int:
     """How many connections listen for what this node would tell its waiters."""
     entries = node.execute("ZRANGE", keys_of(name)[3], 0, -1)
     channels = [entry.split()[0] for entry in entries]
-    return sum(int(count) for _, count in node.client().pubsub_numsub(*channels))
+    with node.client() as client:
+        return sum(int(count) for _, count in client.pubsub_numsub(*channels))
 
 
 async def nothing_left(nodes: Sequence[RedisServer], name: str) -> None:

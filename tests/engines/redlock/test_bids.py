@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack, closing
 
 import pytest
 
 from holdfast.core.ticket import Departure
 from holdfast.engines.redlock.protocol import Bid, Outcome, Tally
-from tests.engines.redlock.calling import Caller
+from tests.engines.redlock.calling import Caller, OpenCaller
 
 ALL = (0, 1, 2)
 TTL = 600_000
@@ -70,13 +69,11 @@ class Nodes:
 
 
 @pytest.fixture
-def nodes(redis_url: str) -> Iterable[Nodes]:
-    with ExitStack() as stack:
-        callers = [Caller(redis_url) for _ in ALL]
-        for caller in callers:
-            stack.enter_context(closing(caller.redis))
-            caller.welcome()
-        yield Nodes(callers)
+def nodes(redis_url: str, open_caller: OpenCaller) -> Nodes:
+    callers = [open_caller(redis_url) for _ in ALL]
+    for caller in callers:
+        caller.welcome()
+    return Nodes(callers)
 
 
 def test_one_after_the_other(nodes: Nodes) -> None:

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from holdfast.engines.redlock.protocol import Verdict
-from tests.engines.redlock.calling import Caller
+from tests.engines.redlock.calling import Caller, OpenCaller
 from tests.servers import RedisFactory, RedisServer
 
+Meet = Callable[[RedisServer], Caller]
 
-def meet(server: RedisServer, prefix: str) -> Caller:
+
+@pytest.fixture
+def meet(open_caller: OpenCaller) -> Meet:
     """Connect, and read which process answers: as an engine does on every new connection."""
-    caller = Caller(server.url)
-    caller.prefix, caller.run = prefix, server.info("server")["run_id"]
-    return caller
+
+    def meet(server: RedisServer) -> Caller:
+        caller = open_caller(server.url)
+        caller.prefix, caller.run = "node", server.info("server")["run_id"]
+        return caller
+
+    return meet
 
 
-def test_a_node_that_lost_everything_is_blank(redis_server: RedisFactory) -> None:
+def test_a_node_that_lost_everything_is_blank(redis_server: RedisFactory, meet: Meet) -> None:
     server = redis_server()
-    before = meet(server, "node")
+    before = meet(server)
     assert before.welcome()
     before.grant("x", "a")
     server.restart(keep_data=False)
-    after = meet(server, "node")
+    after = meet(server)
     assert after.run != before.run
     assert after.grant("x", "b").verdict is Verdict.BLANK
 
 
-def test_a_node_with_a_snapshot_is_blank_too(redis_server: RedisFactory) -> None:
+def test_a_node_with_a_snapshot_is_blank_too(redis_server: RedisFactory, meet: Meet) -> None:
     server = redis_server()
-    before = meet(server, "node")
+    before = meet(server)
     assert before.welcome()
     before.grant("x", "a")
     server.execute("SAVE")
@@ -35,21 +46,23 @@ def test_a_node_with_a_snapshot_is_blank_too(redis_server: RedisFactory) -> None
     before.grant("x", "b")
     server.kill()
     server.start()
-    after = meet(server, "node")
+    after = meet(server)
     assert after.grant("x", "c").verdict is Verdict.BLANK
     assert after.welcome(50)
     assert after.grant("x", "c").verdict is Verdict.REFUSED, "the snapshot has the lock of a"
     assert after.grant("x", "a").fence == 51, "which is not a's any more"
 
 
-def test_a_node_that_syncs_every_write_forgets_nothing(redis_server: RedisFactory) -> None:
+def test_a_node_that_syncs_every_write_forgets_nothing(
+    redis_server: RedisFactory, meet: Meet
+) -> None:
     server = redis_server(appendonly="yes", appendfsync="always")
-    before = meet(server, "node")
+    before = meet(server)
     assert before.welcome()
     assert before.grant("x", "a", hint=77).fence == 77
     server.kill()
     server.start()
-    after = meet(server, "node")
+    after = meet(server)
     assert after.grant("x", "a").verdict is Verdict.BLANK, "it can't know that by itself"
     assert after.welcome(0)
     assert after.renew("x", "a", 1_000, 77)
@@ -57,9 +70,9 @@ def test_a_node_that_syncs_every_write_forgets_nothing(redis_server: RedisFactor
     assert after.grant("x", "b").fence == 78
 
 
-def test_a_flush_makes_a_node_blank(redis_server: RedisFactory) -> None:
+def test_a_flush_makes_a_node_blank(redis_server: RedisFactory, meet: Meet) -> None:
     server = redis_server()
-    caller = meet(server, "node")
+    caller = meet(server)
     assert caller.welcome()
     caller.grant("x", "a")
     server.execute("FLUSHALL")

@@ -13,7 +13,7 @@ import socket
 import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -368,25 +368,30 @@ class SentinelSet(ServerSet):
 
     def primary(self) -> RedisServer | None:
         """The server that all sentinels take for the primary; None while they disagree."""
-        ports = {
-            int(sentinel.execute("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
-            for sentinel in self.sentinels
-        }
+        ports = {self._port_by(sentinel) for sentinel in self.sentinels}
         return next((server for server in self.servers if ports == {server.port}), None)
 
     def failover(self) -> RedisServer:
         """Make the replica the primary, and return it once every sentinel says so."""
         old = eventually(self.primary, "the sentinels to agree")
         (new,) = (server for server in self.servers if server is not old)
-        eventually(self._failover_begins, "a sentinel to trust the replica")
-        eventually(lambda: self.primary() is new, "the failover")
+
+        def over() -> bool:
+            # Also after one that was begun and that a stall has ended.
+            if self._port_by(self.sentinels[0]) != new.port:
+                self._begin_failover()
+            return self.primary() is new
+
+        eventually(over, "the failover")
         return new
 
-    def _failover_begins(self) -> bool:
-        try:
-            return bool(self.sentinels[0].execute("SENTINEL", "FAILOVER", self.name))
-        except redis.ResponseError:  # NOGOODSLAVE: it has not looked at the replica lately
-            return False
+    def _port_by(self, sentinel: Sentinel) -> int:
+        return int(sentinel.execute("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
+
+    def _begin_failover(self) -> None:
+        # NOGOODSLAVE: it has not looked at the replica lately. INPROG: it is about to.
+        with suppress(redis.ResponseError):
+            self.sentinels[0].execute("SENTINEL", "FAILOVER", self.name)
 
 
 class ClusterSet(ServerSet):

@@ -120,7 +120,7 @@ def test_sentinels_fail_over(redis_sentinels: SentinelSet) -> None:
 def test_sentinels_replace_a_dead_primary(redis_sentinels: SentinelSet) -> None:
     primary, replica = redis_sentinels.servers
     primary.kill()
-    eventually(lambda: redis_sentinels.primary() is replica, "the replica to take over", 30)
+    eventually(lambda: redis_sentinels.primary() is replica, "the replica to take over")
     assert replica.execute("SET", "k", "v")
 
 

@@ -1,4 +1,4 @@
-"""Benchmarks: Holdfast and its rivals, interleaved in one run.
+"""Benchmarks: Fencelock and its rivals, interleaved in one run.
 
 A *scenario* (one function in `scenarios/`) measures some *contestants* in rounds, in another random
 order in each, and yields tables. A contestant is made from an *adapter* (one small class in

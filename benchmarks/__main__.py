@@ -62,7 +62,7 @@ def _compare(one: Path, other: Path) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./bench",
-        description="Measures Holdfast beside its rivals. A ratio above 1 means: Holdfast is ahead.",
+        description="Measures Fencelock beside its rivals. A ratio above 1 means: Fencelock is ahead.",
         epilog="scenarios: " + ", ".join(SCENARIOS),
     )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")

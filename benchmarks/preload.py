@@ -3,19 +3,19 @@
 import importlib
 from contextlib import suppress
 
-import benchmarks.scenarios  # noqa: F401 - its adapters, and Holdfast with all engines
+import benchmarks.scenarios  # noqa: F401 - its adapters, and Fencelock with all engines
 
 for _package in [
     "aetcd",
     "aioredlock",
     "etcd3gw",
     "filelock",
-    "holdfast.engines.etcd.engine",
-    "holdfast.engines.mysql.engine",
-    "holdfast.engines.postgresql.engine",
-    "holdfast.engines.redis.engine",
-    "holdfast.engines.sqlite.engine",
-    "holdfast.engines.zookeeper.engine",
+    "fencelock.engines.etcd.engine",
+    "fencelock.engines.mysql.engine",
+    "fencelock.engines.postgresql.engine",
+    "fencelock.engines.redis.engine",
+    "fencelock.engines.sqlite.engine",
+    "fencelock.engines.zookeeper.engine",
     "kazoo.client",
     "pals",
     "portalocker",

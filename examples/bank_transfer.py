@@ -11,8 +11,8 @@ import tempfile
 from sqlalchemy import create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-import holdfast
-from holdfast.guards import SqlGuard
+import fencelock
+from fencelock.guards import SqlGuard
 
 
 class Base(DeclarativeBase):
@@ -29,7 +29,7 @@ class Account(Base):
 guard = SqlGuard()
 
 
-def transfer(session: Session, lease: holdfast.Lease, giver: str, taker: str, cents: int) -> None:
+def transfer(session: Session, lease: fencelock.Lease, giver: str, taker: str, cents: int) -> None:
     with session.begin():
         guard.check(session, lease)
         source, target = session.get_one(Account, giver), session.get_one(Account, taker)
@@ -49,8 +49,8 @@ def main(folder: str) -> None:
 
     locks = f"sqlite:///{folder}/locks.db"
     with (
-        holdfast.Client(locks) as here,
-        holdfast.Client(locks) as there,
+        fencelock.Client(locks) as here,
+        fencelock.Client(locks) as there,
         Session(engine) as session,
     ):
         lease = here.lock("bank").acquire()
@@ -60,7 +60,7 @@ def main(folder: str) -> None:
             transfer(elsewhere, newer, "ada", "bob", 500)
             try:
                 transfer(session, lease, "ada", "bob", 100)
-            except holdfast.StaleFence as error:
+            except fencelock.StaleFence as error:
                 print(f"refused: {error.given} is older than {error.newest}")
         for account in session.scalars(select(Account).order_by(Account.owner)):
             print(f"{account.owner}: {account.cents}")

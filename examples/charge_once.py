@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import holdfast
-from holdfast.guards import SqlGuard
+import fencelock
+from fencelock.guards import SqlGuard
 
 DELIVERIES = 10
 
@@ -32,7 +32,7 @@ class Bank:
             guard.create(ledger)
             ledger.execute("CREATE TABLE charges (number INTEGER PRIMARY KEY, name TEXT)")
 
-    def charge(self, lease: holdfast.Lease) -> dict[str, int | None]:
+    def charge(self, lease: fencelock.Lease) -> dict[str, int | None]:
         self.calls += 1
         if self.calls == 1:
             raise ConnectionError("the line is busy")
@@ -51,7 +51,7 @@ class Bank:
 
 
 def main(bank: Bank) -> None:
-    with holdfast.Client("memory://") as client:
+    with fencelock.Client("memory://") as client:
 
         def deliver(_: int) -> str:
             try:

@@ -6,7 +6,7 @@ what the report itself is for, looked at under the lock. A lock alone is never "
 
 In a crontab, without Python, the same is:
 
-    holdfast run -n -q -E 0 report:nightly -- ./build-report
+    fencelock run -n -q -E 0 report:nightly -- ./build-report
 
 Run it: python examples/cron_job_once.py
 """
@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import holdfast
+import fencelock
 
 MACHINES = 10
 DAY = "2026-11-15"
@@ -26,7 +26,7 @@ DAY = "2026-11-15"
 def nightly(folder: Path) -> str:
     """What cron starts. On real machines the URL would name a server that all of them reach."""
     report = folder / f"report-{DAY}.txt"
-    with holdfast.Client(f"sqlite:///{folder}/locks.db") as client:
+    with fencelock.Client(f"sqlite:///{folder}/locks.db") as client:
         lease = client.lock(f"report:{DAY}", ttl=30).try_acquire()
         if lease is None:
             return "someone else is at it"

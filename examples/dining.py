@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-import holdfast
+import fencelock
 
 SEATS = 5
 MEALS = 20
@@ -22,23 +22,23 @@ def fork(number: int) -> str:
     return f"fork {number % SEATS}"
 
 
-def stubborn(client: holdfast.Client, seat: int, table: Barrier) -> tuple[int, int]:
+def stubborn(client: fencelock.Client, seat: int, table: Barrier) -> tuple[int, int]:
     """Plain locks: left, then right. How often it ate, and how often it gave way."""
     with client.lock(fork(seat)):
         table.wait(timeout=10)  # now everybody has one
         try:
             with client.lock(fork(seat + 1), timeout=0.5):
                 return 1, 0
-        except holdfast.LockTimeout:
+        except fencelock.LockTimeout:
             table.wait(timeout=10)  # nobody puts a fork back before all have waited in vain
             return 0, 0
 
 
-def courteous(client: holdfast.Client, seat: int, table: Barrier) -> tuple[int, int]:
+def courteous(client: fencelock.Client, seat: int, table: Barrier) -> tuple[int, int]:
     """Transactions: left, then right, again and again until both are there."""
     eaten, gave_way = 0, 0
 
-    def eat(transaction: holdfast.Transaction) -> None:
+    def eat(transaction: fencelock.Transaction) -> None:
         transaction.lock(fork(seat))
         if eaten == 0 and transaction.attempts == 1:
             table.wait(timeout=10)  # now everybody has one, so somebody has to give way
@@ -52,12 +52,12 @@ def courteous(client: holdfast.Client, seat: int, table: Barrier) -> tuple[int, 
     return eaten, gave_way
 
 
-def dine(url: str, manner: Callable[[holdfast.Client, int, Barrier], tuple[int, int]]) -> str:
+def dine(url: str, manner: Callable[[fencelock.Client, int, Barrier], tuple[int, int]]) -> str:
     """All of them at once, each with a client of its own, as if they were processes."""
     table = Barrier(SEATS)
 
     def sit(seat: int) -> tuple[int, int]:
-        with holdfast.Client(url, label=f"philosopher {seat}") as client:
+        with fencelock.Client(url, label=f"philosopher {seat}") as client:
             return manner(client, seat, table)
 
     with ThreadPoolExecutor(SEATS) as seats:

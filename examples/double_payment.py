@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import holdfast
-from holdfast.guards import SqlGuard
+import fencelock
+from fencelock.guards import SqlGuard
 
 guard = SqlGuard()
 
 
 @contextmanager
-def transaction(folder: Path, lease: holdfast.Lease, fenced: bool) -> Iterator[sqlite3.Connection]:
+def transaction(folder: Path, lease: fencelock.Lease, fenced: bool) -> Iterator[sqlite3.Connection]:
     """The guard comes first, before reads too: it refuses all but the newest holder."""
     with sqlite3.connect(folder / "ledger.db", isolation_level=None) as ledger:
         ledger.execute("BEGIN IMMEDIATE")
@@ -37,7 +37,7 @@ def pay(folder: Path, fenced: bool, freezes: bool) -> None:
     """A worker, in a process of its own: charge for order 42 unless that was done already."""
     url = f"sqlite:///{folder}/locks.db"
     try:
-        with holdfast.Client(url) as client, client.lock("order:42", ttl=0.5) as lease:
+        with fencelock.Client(url) as client, client.lock("order:42", ttl=0.5) as lease:
             with transaction(folder, lease, fenced) as ledger:
                 paid = ledger.execute("SELECT 1 FROM charges WHERE order_id = '42'").fetchone()
             lease.check()  # still ours: but that is true of this very moment only
@@ -46,7 +46,7 @@ def pay(folder: Path, fenced: bool, freezes: bool) -> None:
             if not paid:
                 with transaction(folder, lease, fenced) as ledger:
                     ledger.execute("INSERT INTO charges VALUES ('42', 1999)")
-    except (holdfast.StaleFence, holdfast.LeaseLost) as error:
+    except (fencelock.StaleFence, fencelock.LeaseLost) as error:
         print(f"  {type(error).__name__}: {error}")
 
 

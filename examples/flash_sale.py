@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import fencelock
 
 SHOPS = 8
 CUSTOMERS = 15
@@ -24,7 +24,7 @@ STOCK = 40
 def sell(folder: Path, locked: bool, doors: Any, sold: Any) -> None:
     """One shop, in a process of its own: serve its customers while there is stock, and count them."""
     warehouse = sqlite3.connect(folder / "warehouse.db", timeout=60, isolation_level=None)
-    with holdfast.Client(f"sqlite:///{folder}/locks.db") as client:
+    with fencelock.Client(f"sqlite:///{folder}/locks.db") as client:
         lock = client.lock("stock:sneakers", ttl=10)
         doors.wait()
         for _ in range(CUSTOMERS):

@@ -12,21 +12,21 @@ import signal
 import tempfile
 from pathlib import Path
 
-import holdfast
-from holdfast.guards import FencedFile
+import fencelock
+from fencelock.guards import FencedFile
 
 
 def publish(folder: Path, text: str, freezes: bool) -> None:
     """A publisher, in a process of its own."""
     report = FencedFile(folder / "report.txt")
-    with holdfast.Client(f"sqlite:///{folder}/locks.db", ttl=1.5) as client:
+    with fencelock.Client(f"sqlite:///{folder}/locks.db", ttl=1.5) as client:
         lease = client.lock("report", guard=report).acquire()
         if freezes:
             os.kill(os.getpid(), signal.SIGSTOP)
         try:
             report.write(text.encode(), lease)
             lease.release()
-        except holdfast.StaleFence:
+        except fencelock.StaleFence:
             print(f"refused: {text}")
 
 

@@ -12,14 +12,14 @@ from functools import partial
 
 import psycopg
 
-import holdfast
-from holdfast.guards import SqlGuard
+import fencelock
+from fencelock.guards import SqlGuard
 
 STOCK = 20
 CUSTOMERS = 30
 
 
-def reserve(client: holdfast.Client, guard: SqlGuard, url: str, customer: int) -> bool:
+def reserve(client: fencelock.Client, guard: SqlGuard, url: str, customer: int) -> bool:
     """Reserve a piece for a customer, if there is one."""
     with client.lock("stock:sneakers", guard=guard) as lease:
         with psycopg.connect(url) as connection:
@@ -42,7 +42,7 @@ def main(url: str) -> None:
         connection.execute("CREATE TABLE example_stock (pieces INTEGER)")
         connection.execute("INSERT INTO example_stock VALUES (%s)", (STOCK,))
         connection.execute("CREATE TABLE example_reservations (customer INTEGER)")
-    with holdfast.Client(url) as client, ThreadPoolExecutor(8) as shops:
+    with fencelock.Client(url) as client, ThreadPoolExecutor(8) as shops:
         served = list(shops.map(partial(reserve, client, guard, url), range(CUSTOMERS)))
     with psycopg.connect(url) as connection:
         left = connection.execute("SELECT pieces FROM example_stock").fetchone()

@@ -10,7 +10,7 @@ Run it: python examples/rwlock_cache.py
 import threading
 import time
 
-import holdfast
+import fencelock
 
 READERS = 6
 READS = 30
@@ -20,7 +20,7 @@ PRODUCTS = ("apple", "pear", "plum")
 prices = dict.fromkeys(PRODUCTS, 1)
 
 
-def read(client: holdfast.Client, together: threading.Barrier, seen: list[set[int]]) -> None:
+def read(client: fencelock.Client, together: threading.Barrier, seen: list[set[int]]) -> None:
     """One reader: it notes down which versions it saw in one list."""
     rwlock = client.rwlock("prices")
     with rwlock.read():
@@ -34,7 +34,7 @@ def read(client: holdfast.Client, together: threading.Barrier, seen: list[set[in
         seen.append(versions)
 
 
-def replace(client: holdfast.Client) -> None:
+def replace(client: fencelock.Client) -> None:
     """The writer: a new list, price by price; it then turns reader and looks at what it wrote."""
     for version in range(2, VERSIONS + 1):
         with client.rwlock("prices").write() as lease:
@@ -48,7 +48,7 @@ def replace(client: holdfast.Client) -> None:
 def main() -> None:
     seen: list[set[int]] = []
     together = threading.Barrier(READERS + 1)
-    with holdfast.Client("memory://") as client:
+    with fencelock.Client("memory://") as client:
         readers = [
             threading.Thread(target=read, args=(client, together, seen)) for _ in range(READERS)
         ]

@@ -13,7 +13,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 
-import holdfast
+import fencelock
 
 CANDIDATES = 3
 TTL = 1.0  # so long nobody leads after the leader has died; in earnest it would be longer
@@ -21,14 +21,14 @@ TTL = 1.0  # so long nobody leads after the leader has died; in earnest it would
 
 def schedule(url: str) -> None:
     """One scheduler, in a process of its own: waits until it is elected, then works until it ends."""
-    with holdfast.Client(url, label="scheduler") as client:
+    with fencelock.Client(url, label="scheduler") as client:
         election = client.election("scheduler", value=str(os.getpid()), ttl=TTL)
         with election as term:
             while not term.lost.wait(0.05):
                 pass  # start the jobs that are due, each with term.fence
 
 
-def next_leader(observed: Iterator[holdfast.Leader | None]) -> holdfast.Leader:
+def next_leader(observed: Iterator[fencelock.Leader | None]) -> fencelock.Leader:
     """Nobody may lead for a while, so wait for somebody who does."""
     return next(leader for leader in observed if leader is not None)
 
@@ -41,7 +41,7 @@ def main() -> None:
         for process in schedulers:
             process.start()
         known = {str(process.pid): number for number, process in enumerate(schedulers, 1)}
-        with holdfast.Client(url) as client:
+        with fencelock.Client(url) as client:
             observed = client.election("scheduler", ttl=TTL).observe()
             first = next_leader(observed)
             os.kill(int(first.value), signal.SIGKILL)

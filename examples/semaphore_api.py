@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
-import holdfast
+import fencelock
 
 ALLOWED = 3
 WORKERS = 12
@@ -40,7 +40,7 @@ class Api:
         return True
 
 
-def use(api: Api, client: holdfast.Client | None) -> str:
+def use(api: Api, client: fencelock.Client | None) -> str:
     """Let the workers make their requests, every fourth of them heavy."""
 
     def work(number: int) -> bool:
@@ -59,7 +59,7 @@ def use(api: Api, client: holdfast.Client | None) -> str:
 def main() -> None:
     print("without the semaphore:", use(Api(), None))
     api = Api()
-    with holdfast.Client("memory://") as client:
+    with fencelock.Client("memory://") as client:
         print("with the semaphore:   ", use(api, client))
     print(f"at most {api.busiest} at a time")
 

@@ -14,8 +14,8 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-import holdfast
-from holdfast.guards import SqlGuard
+import fencelock
+from fencelock.guards import SqlGuard
 
 CLERKS = 4
 TRANSFERS = 25
@@ -28,7 +28,7 @@ def clerk(folder: Path, seed: int) -> int:
     """One clerk, in a process of its own; how many transfers it made."""
     chance = random.Random(seed)
     bank = sqlite3.connect(folder / "bank.db", timeout=60)
-    with holdfast.Client(f"sqlite:///{folder}/locks.db") as client:
+    with fencelock.Client(f"sqlite:///{folder}/locks.db") as client:
         for _ in range(TRANSFERS):
             giver, taker = chance.sample(ACCOUNTS, 2)
             names = [f"account:{giver}", f"account:{taker}"]

@@ -8,7 +8,7 @@ root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
 python=${PYTHON:-python3}
 
 say() {
-    printf 'holdfast: %s\n' "$*" >&2
+    printf 'fencelock: %s\n' "$*" >&2
 }
 
 # prepare run|dev|bench: makes .venv/NAME from requirements/NAME.txt, unless it is there and up to date.

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import holdfast
-from holdfast.io.blocking import run
+import fencelock
+from fencelock.io.blocking import run
 
 
 class Child:
@@ -83,7 +83,7 @@ class Session:
 
     def __init__(self, face: str, url: str) -> None:
         self._sync = face == "sync"
-        self._client: Any = (holdfast.Client if self._sync else holdfast.AsyncClient)(url)
+        self._client: Any = (fencelock.Client if self._sync else fencelock.AsyncClient)(url)
         self._lease: Any = None
         self._told = 0
 
@@ -91,7 +91,7 @@ class Session:
         handler = getattr(self, "do_" + request.pop("do"))
         try:
             return await handler(**request)
-        except (holdfast.HoldfastError, KeyboardInterrupt) as error:
+        except (fencelock.FencelockError, KeyboardInterrupt) as error:
             return {"error": type(error).__name__, "text": str(error)}
 
     async def _await(self, act: Callable[[], Any]) -> Any:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import fencelock
 
 
 class Journal:
@@ -27,7 +27,7 @@ class Journal:
         os.write(self._file, f"{line}\n".encode())
 
 
-def share(client: holdfast.Client, journal: Journal, name: str, locks: list[Any]) -> None:
+def share(client: fencelock.Client, journal: Journal, name: str, locks: list[Any]) -> None:
     """Hold each of some locks for a moment."""
     for kind, lock in locks:
         with lock:
@@ -36,25 +36,25 @@ def share(client: holdfast.Client, journal: Journal, name: str, locks: list[Any]
             journal.note("out", kind)
 
 
-def semaphore(client: holdfast.Client, journal: Journal, name: str, folder: Path) -> None:
+def semaphore(client: fencelock.Client, journal: Journal, name: str, folder: Path) -> None:
     share(client, journal, name, [("permit", client.semaphore(name, 3))] * 6)
 
 
-def readers(client: holdfast.Client, journal: Journal, name: str, folder: Path) -> None:
+def readers(client: fencelock.Client, journal: Journal, name: str, folder: Path) -> None:
     rwlock = client.rwlock(name)
     locks = [("read", rwlock.read())] * 5 + [("write", rwlock.write())] * 2
     random.shuffle(locks)
     share(client, journal, name, locks)
 
 
-def transact(client: holdfast.Client, journal: Journal, name: str, folder: Path) -> None:
+def transact(client: fencelock.Client, journal: Journal, name: str, folder: Path) -> None:
     """Take two names in one order or the other, by the policy that the name ends with."""
     policy = name.rpartition(":")[2]
     names = [f"{name}:{letter}" for letter in "ab"]
     if os.getpid() % 2 and policy != "ordered":
         names.reverse()
 
-    def work(transaction: holdfast.Transaction) -> None:
+    def work(transaction: fencelock.Transaction) -> None:
         for one in names:
             transaction.lock(one)
             time.sleep(0.002)
@@ -66,13 +66,13 @@ def transact(client: holdfast.Client, journal: Journal, name: str, folder: Path)
         client.transaction(policy, patience=0.1).run(work)
 
 
-def once(client: holdfast.Client, journal: Journal, name: str, folder: Path) -> None:
+def once(client: fencelock.Client, journal: Journal, name: str, folder: Path) -> None:
     """Ten callers, each of whom wants it done; the storage refuses those who come too late."""
-    from holdfast.guards import SqlGuard  # only this one pays for it
+    from fencelock.guards import SqlGuard  # only this one pays for it
 
     guard = SqlGuard()
 
-    def charge(lease: holdfast.Lease) -> int:
+    def charge(lease: fencelock.Lease) -> int:
         journal.note("begins", lease.fence)
         time.sleep(random.random() * 0.1)
         storage = sqlite3.connect(folder / "storage.db", timeout=30)
@@ -88,7 +88,7 @@ def once(client: holdfast.Client, journal: Journal, name: str, folder: Path) -> 
     def call() -> None:
         try:
             journal.note("result", client.once(name, charge, ttl=1))
-        except (holdfast.LeaseLost, holdfast.StaleFence) as error:
+        except (fencelock.LeaseLost, fencelock.StaleFence) as error:
             journal.note("error", type(error).__name__)
 
     callers = [threading.Thread(target=call) for _ in range(10)]
@@ -100,5 +100,5 @@ def once(client: holdfast.Client, journal: Journal, name: str, folder: Path) -> 
 
 if __name__ == "__main__":
     _, deed, url, name, folder = sys.argv
-    with holdfast.Client(url) as client:
+    with fencelock.Client(url) as client:
         globals()[deed](client, Journal(Path(folder)), name, Path(folder))

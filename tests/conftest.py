@@ -60,7 +60,7 @@ LIMITS = ("REQUEST_TIMEOUT", "LEAST_TIMEOUT")
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that are not about how long one request may take: a busy machine stalls for longer."""
     for name, module in list(sys.modules.items()):
-        if name.startswith(("holdfast.primitives", "holdfast.client")):
+        if name.startswith(("fencelock.primitives", "fencelock.client")):
             for limit in LIMITS:
                 if hasattr(module, limit):
                     monkeypatch.setattr(module, limit, 10.0)

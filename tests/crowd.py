@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-import holdfast
+import fencelock
 
 
 def take_turn(folder: Path, fence: int) -> None:
@@ -23,14 +23,14 @@ def take_turn(folder: Path, fence: int) -> None:
 
 
 def main(url: str, name: str, folder: Path, turns: int) -> None:
-    with holdfast.Client(url) as client:
+    with fencelock.Client(url) as client:
         for _ in range(turns):
             with client.lock(name) as lease:
                 take_turn(folder, lease.fence)
 
 
 async def async_main(url: str, name: str, folder: Path, turns: int) -> None:
-    async with holdfast.AsyncClient(url) as client:
+    async with fencelock.AsyncClient(url) as client:
         for _ in range(turns):
             async with client.lock(name) as lease:
                 take_turn(folder, lease.fence)

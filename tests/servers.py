@@ -337,7 +337,7 @@ class ServerSet(ABC):
 class SentinelSet(ServerSet):
     """A primary, its replica, and three sentinels that replace the one with the other."""
 
-    name = "holdfast"
+    name = "fencelock"
 
     @property
     def url(self) -> str:
@@ -442,7 +442,7 @@ def _spelled_out(settings: dict[str, Setting]) -> dict[str, Setting]:
 def _make_certificate(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    names = ("-subj", "/CN=holdfast tests", "-addext", f"subjectAltName=IP:{HOST},DNS:localhost")
+    names = ("-subj", "/CN=fencelock tests", "-addext", f"subjectAltName=IP:{HOST},DNS:localhost")
     command = ("openssl", "req", "-x509", "-days", "2", *key, *names, "-keyout", path)
     made = subprocess.run(command, check=True, capture_output=True)
     # Key and certificate in one file, so that there is only one path to hand around.

@@ -45,7 +45,7 @@ PASSWORD = token_hex(8)
 @cache
 def _template() -> Path:
     """A cluster of databases that was never started."""
-    folder = _reachable(Path(tempfile.gettempdir()) / f"holdfast-{os.getpid()}")
+    folder = _reachable(Path(tempfile.gettempdir()) / f"fencelock-{os.getpid()}")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     folder.mkdir(exist_ok=True)
     secret = folder / "password"
@@ -282,7 +282,7 @@ def _reachable(folder: Path) -> Path:
     """A folder that the account can reach, which is not so in pytest's own."""
     if os.getuid() != 0:
         return folder
-    path = Path(tempfile.mkdtemp(prefix="holdfast-"))
+    path = Path(tempfile.mkdtemp(prefix="fencelock-"))
     path.chmod(0o755)
     shutil.chown(path, _ACCOUNT, _ACCOUNT)
     return path

@@ -27,7 +27,7 @@ class SharedServers:
     """Starts what is asked for at `address`, until it is closed."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="holdfast-shared-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="fencelock-shared-"))
         self.address = str(self._folder / "asked")
         self._places: dict[str, Place] = {}
         self._running = ExitStack()

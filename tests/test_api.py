@@ -11,16 +11,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, ForwardRef
 
-import holdfast
-from holdfast import guards
-from holdfast.core.errors import HoldfastError
-from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Place, Share, Standing, Ticket
-from holdfast.core.url import Url
-from holdfast.engines.contract import Engine
-from holdfast.guards import etcd, http, objects, zookeeper
-from holdfast.io.contract import IO, Event
-from holdfast.primitives.lease import AsyncLost, Lost
+import fencelock
+from fencelock import guards
+from fencelock.core.errors import FencelockError
+from fencelock.core.queue import TicketQueue
+from fencelock.core.ticket import Place, Share, Standing, Ticket
+from fencelock.core.url import Url
+from fencelock.engines.contract import Engine
+from fencelock.guards import etcd, http, objects, zookeeper
+from fencelock.io.contract import IO, Event
+from fencelock.primitives.lease import AsyncLost, Lost
 
 SNAPSHOT = Path(__file__).parent / "api.txt"
 FOR_ENGINES = (Engine, IO, Event, Url, Ticket, Standing, Place, Share, TicketQueue)
@@ -39,13 +39,13 @@ WITH = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 
 def describe() -> str:
     """The whole public face: for users, the tree of errors, for writers of engines."""
-    users = {name: getattr(holdfast, name) for name in holdfast.__all__}
+    users = {name: getattr(fencelock, name) for name in fencelock.__all__}
     reached = {cls.__name__: cls for cls in (Lost, AsyncLost)}  # as `lease.lost`
     parts = [
-        ["# for users: import holdfast"],
+        ["# for users: import fencelock"],
         *(_describe(name, thing) for name, thing in sorted({**users, **reached}.items())),
         list(_error_tree()),
-        ["# for users: from holdfast.guards import …"],
+        ["# for users: from fencelock.guards import …"],
         *(_describe(name, thing) for name, thing in GUARDS.items()),
         ["# for writers of engines: docs/engines/writing-your-own.md"],
         *(_describe(f"{cls.__module__}.{cls.__name__}", cls) for cls in FOR_ENGINES),
@@ -65,10 +65,10 @@ def _describe(name: str, thing: Any) -> list[str]:
 
 def _made_by_users(cls: type) -> bool:
     """Locks and leases come from a client, so how they are made is nobody's business."""
-    if cls.__module__.startswith("holdfast.guards"):
+    if cls.__module__.startswith("fencelock.guards"):
         return True
     return issubclass(
-        cls, holdfast.Client | holdfast.AsyncClient | Exception | tuple
+        cls, fencelock.Client | fencelock.AsyncClient | Exception | tuple
     ) or is_dataclass(cls)
 
 
@@ -94,7 +94,7 @@ def _members(cls: type) -> Iterator[str]:
 
 
 def _is_ours(cls: type) -> bool:
-    return cls.__module__.startswith("holdfast.")
+    return cls.__module__.startswith("fencelock.")
 
 
 class _Text:
@@ -132,10 +132,10 @@ def _called(head: str, function: Callable[..., Any]) -> str:
     return f"{head}(\n{inner}){str(signature).rpartition(')')[2]}"
 
 
-def _error_tree(cls: type[HoldfastError] = HoldfastError, depth: int = 0) -> Iterator[str]:
+def _error_tree(cls: type[FencelockError] = FencelockError, depth: int = 0) -> Iterator[str]:
     if depth == 0:
         yield "errors"
-    others = [base.__name__ for base in cls.__bases__ if not issubclass(base, HoldfastError)]
+    others = [base.__name__ for base in cls.__bases__ if not issubclass(base, FencelockError)]
     also = f" (also {', '.join(others)})" if depth and others else ""
     yield "    " * (depth + 1) + cls.__name__ + also
     children = [child for child in cls.__subclasses__() if _is_ours(child)]
@@ -151,7 +151,7 @@ def test_the_public_face_is_what_the_snapshot_says() -> None:
 
 def test_every_error_is_public() -> None:
     tree = {line.split()[0] for line in _error_tree()} - {"errors"}
-    assert tree == {name for name in holdfast.__all__ if _is_error(getattr(holdfast, name))}
+    assert tree == {name for name in fencelock.__all__ if _is_error(getattr(fencelock, name))}
 
 
 def _is_error(thing: Any) -> bool:
@@ -159,11 +159,11 @@ def _is_error(thing: Any) -> bool:
 
 
 def test_everything_public_has_a_docstring() -> None:
-    public = {name: getattr(holdfast, name) for name in holdfast.__all__}
+    public = {name: getattr(fencelock, name) for name in fencelock.__all__}
     for name, thing in {**public, **GUARDS}.items():
         assert inspect.getdoc(thing), name
         for member, function in inspect.getmembers(thing, inspect.isfunction):
-            if not member.startswith("_") and function.__module__.startswith("holdfast."):
+            if not member.startswith("_") and function.__module__.startswith("fencelock."):
                 assert inspect.getdoc(function), f"{name}.{member}"
 
 
@@ -176,8 +176,8 @@ def test_errors_travel_between_processes() -> None:
         "newest": 34,
         "transaction": "f00d",
     }
-    for name in holdfast.__all__:
-        cls = getattr(holdfast, name)
+    for name in fencelock.__all__:
+        cls = getattr(fencelock, name)
         if _is_error(cls):
             wanted = inspect.signature(cls).parameters
             more: dict[str, Any] = {key: told[key] for key in wanted.keys() & told.keys()}

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import pytest
 
-import holdfast
-from holdfast.guards import SqlGuard
+import fencelock
+from fencelock.guards import SqlGuard
 from tests.waiting import eventually
 
 ROOT = Path(__file__).parent.parent
@@ -76,7 +76,7 @@ def gathered(
 ) -> Iterator[Company]:
     """A company that sets to work when all its callers are there."""
     with (
-        holdfast.Client(url) as client,
+        fencelock.Client(url) as client,
         client.lock(name) as lease,
         Company(processes, deed, url, name, folder) as company,
     ):

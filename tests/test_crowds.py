@@ -16,7 +16,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-import holdfast
+import fencelock
 from tests import counting
 from tests.servers import RedisFactory
 from tests.waiting import eventually, soon
@@ -59,7 +59,7 @@ def name() -> str:
 def test_processes_take_turns(url: str, name: str, face: str, tmp_path: Path) -> None:
     processes, turns = CROWD.get(url.partition(":")[0], 8), 8
     (tmp_path / "counter").write_text("0")
-    with holdfast.Client(url) as client, ExitStack() as running:
+    with fencelock.Client(url) as client, ExitStack() as running:
         # Held until all have joined: then the order of the first turns is known.
         gate = client.lock(name).acquire()
         crowd = []
@@ -94,7 +94,7 @@ async def test_work_per_hand_off_does_not_grow(
 ) -> None:
     """Requests from clients, commands and pushes per hand-off with 2, 50 and 500 waiters."""
     server = redis_server()
-    async with holdfast.AsyncClient(server.url, ttl=600) as client:
+    async with fencelock.AsyncClient(server.url, ttl=600) as client:
         lock = client.lock(name)
         gate = await lock.acquire()
         order: list[int] = []
@@ -125,7 +125,7 @@ async def test_work_per_hand_off_does_not_grow(
 
 @pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)  # etcd has a test of its own
 async def test_500_waiters_and_a_release_wakes_exactly_one(url: str, name: str) -> None:
-    async with holdfast.AsyncClient(url, ttl=120) as client:
+    async with fencelock.AsyncClient(url, ttl=120) as client:
         gate = await client.lock(name).acquire()
         running: list[Any] = []
 
@@ -147,7 +147,7 @@ async def test_500_waiters_and_a_release_wakes_exactly_one(url: str, name: str) 
 
 
 def test_100_threads_wait_and_are_served(url: str, name: str) -> None:
-    with holdfast.Client(url, ttl=120) as client:
+    with fencelock.Client(url, ttl=120) as client:
         gate = client.lock(name).acquire()
         fences: list[int] = []
 
@@ -159,7 +159,7 @@ def test_100_threads_wait_and_are_served(url: str, name: str) -> None:
         for thread in threads:
             thread.start()
         eventually(lambda: client.inspect(name).waiting == 100, "100 waiting threads")
-        keepers = [one for one in threading.enumerate() if one.name == "holdfast-keeper"]
+        keepers = [one for one in threading.enumerate() if one.name == "fencelock-keeper"]
         assert len(keepers) == 1, "one keeper, however many wait"
         gate.release()
         for thread in threads:
@@ -173,7 +173,7 @@ def test_100_threads_wait_and_are_served(url: str, name: str) -> None:
 async def test_thousands_of_leases_are_kept_by_one_task(url: str, name: str) -> None:
     process, engine = psutil.Process(), url.partition(":")[0]
     threads, sockets = process.num_threads(), len(process.net_connections("all"))
-    async with holdfast.AsyncClient(url, ttl=15) as client:
+    async with fencelock.AsyncClient(url, ttl=15) as client:
         leases: list[Any] = []
         for start in range(0, LEASES[engine], 500):
             names = [f"{name}:{number}" for number in range(start, start + 500)]
@@ -189,7 +189,7 @@ async def test_thousands_of_leases_are_kept_by_one_task(url: str, name: str) -> 
             ),
             "every lease to be renewed",
         )
-        assert all(lease.state is holdfast.LeaseState.HELD for lease in leases)
+        assert all(lease.state is fencelock.LeaseState.HELD for lease in leases)
         for start in range(0, len(leases), 500):
             await asyncio.gather(*(lease.release() for lease in leases[start : start + 500]))
         assert await client.names(f"{name}:*") == []
@@ -199,9 +199,9 @@ def _longer_than(items: list[Any], count: int) -> bool:
     return len(items) > count
 
 
-def _more_than(client: holdfast.Client, name: str, count: int) -> bool:
+def _more_than(client: fencelock.Client, name: str, count: int) -> bool:
     return client.inspect(name).waiting > count
 
 
-async def _waiting(client: holdfast.AsyncClient, name: str, count: int) -> bool:
+async def _waiting(client: fencelock.AsyncClient, name: str, count: int) -> bool:
     return (await client.inspect(name, limit=0)).waiting >= count

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import fencelock
 
 DRIVERS = {"apsw", "asyncmy", "google", "grpc", "hiredis", "kazoo", "psycopg", "pymysql"}
 SLOW = {
@@ -29,7 +29,7 @@ def imported_by(*words: str, url: str = "") -> set[str]:
     """All that Python imports in order to run this, by its own account."""
     ended = subprocess.run(
         [sys.executable, "-X", "importtime", *words],
-        env=os.environ | {"HOLDFAST_URL": url},
+        env=os.environ | {"FENCELOCK_URL": url},
         capture_output=True,
         text=True,
         timeout=60,
@@ -41,31 +41,29 @@ def imported_by(*words: str, url: str = "") -> set[str]:
 
 def engines(modules: set[str]) -> set[str]:
     """The engines among them."""
-    parts = [module.split(".") for module in modules if module.startswith("holdfast.engines.")]
+    parts = [module.split(".") for module in modules if module.startswith("fencelock.engines.")]
     return {part[2] for part in parts} - {"contract", "registry"}
 
 
 def test_the_library_brings_no_engine_and_nothing_that_is_slow() -> None:
     # What starts Python here, such as a tool that measures coverage, is not what we import.
-    modules = imported_by("-c", "import holdfast") - imported_by("-c", "pass")
-    assert "holdfast.client" in modules
+    modules = imported_by("-c", "import fencelock") - imported_by("-c", "pass")
+    assert "fencelock.client" in modules
     assert engines(modules) == set()
     assert modules & (DRIVERS | SLOW) == set()
-    assert modules & {f"holdfast.primitives.{each}" for each in RARE} == set()
+    assert modules & {f"fencelock.primitives.{each}" for each in RARE} == set()
 
 
 @pytest.mark.parametrize("words", [["ls"], ["run", "x", "--", "true"]])
 def test_the_command_brings_the_one_engine_that_it_uses(words: list[str], tmp_path: Path) -> None:
-    modules = imported_by("-m", "holdfast", *words, url=f"sqlite:///{tmp_path / 'locks.db'}")
+    modules = imported_by("-m", "fencelock", *words, url=f"sqlite:///{tmp_path / 'locks.db'}")
     modules -= imported_by("-c", "pass")
     assert engines(modules) == {"sqlite"}
     assert modules & DRIVERS == {"apsw"}
-    assert modules & {"rich", "holdfast.cli.demo.director"} == set()
+    assert modules & {"rich", "fencelock.cli.demo.director"} == set()
 
 
 def test_what_comes_later_is_there_when_it_is_asked_for() -> None:
-    code = (
-        "import holdfast; print(*(getattr(holdfast, name).__name__ for name in holdfast.__all__))"
-    )
+    code = "import fencelock; print(*(getattr(fencelock, name).__name__ for name in fencelock.__all__))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == holdfast.__all__
+    assert ended.stdout.split() == fencelock.__all__

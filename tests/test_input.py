@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.engines import registry
+import fencelock
+from fencelock.engines import registry
 
 BAD_NAMES = [
     ("", "must not be empty"),
@@ -49,9 +49,9 @@ BAD_URLS = [
 @pytest.fixture(params=["sync", "async"])
 def client(request: pytest.FixtureRequest) -> Any:
     return (
-        holdfast.Client("memory://")
+        fencelock.Client("memory://")
         if request.param == "sync"
-        else holdfast.AsyncClient("memory://")
+        else fencelock.AsyncClient("memory://")
     )
 
 
@@ -71,7 +71,7 @@ def test_names_of_another_type(client: Any, name: Any) -> None:
     "name", ["x" * 512, "é" * 256, "{}", "/", "*", " ", "a b", "日本", "%s", "'; --"]
 )
 def test_names_that_are_fine(name: str) -> None:
-    with holdfast.Client("memory://") as client, client.lock(name) as lease:
+    with fencelock.Client("memory://") as client, client.lock(name) as lease:
         assert lease.name == name
 
 
@@ -80,12 +80,12 @@ def test_ttls(client: Any, ttl: float) -> None:
     with pytest.raises(ValueError, match="ttl must be between"):
         client.lock("x", ttl=ttl)
     with pytest.raises(ValueError, match="ttl must be between"):
-        holdfast.Client("memory://", ttl=ttl)
+        fencelock.Client("memory://", ttl=ttl)
 
 
 @pytest.mark.parametrize("timeout", BAD_TIMEOUTS)
 def test_timeouts(timeout: float) -> None:
-    with holdfast.Client("memory://") as client:
+    with fencelock.Client("memory://") as client:
         with pytest.raises(ValueError, match="timeout must be zero or more seconds"):
             client.lock("x", timeout=timeout)
         with pytest.raises(ValueError, match="timeout must be zero or more seconds"):
@@ -103,7 +103,7 @@ def test_durations_of_another_type(client: Any, value: Any) -> None:
 
 @pytest.mark.parametrize(("url", "message"), BAD_URLS, ids=lambda value: value[:30])
 def test_urls(url: str, message: str) -> None:
-    for kind in (holdfast.Client, holdfast.AsyncClient):
+    for kind in (fencelock.Client, fencelock.AsyncClient):
         with pytest.raises(ValueError, match=message) as caught:
             kind(url)
         assert "secret" not in str(caught.value)
@@ -111,31 +111,31 @@ def test_urls(url: str, message: str) -> None:
 
 def test_an_unknown_scheme() -> None:
     with pytest.raises(
-        holdfast.Unsupported, match=r"no engine for carrier-pigeon:// URLs; known are .*redis://"
+        fencelock.Unsupported, match=r"no engine for carrier-pigeon:// URLs; known are .*redis://"
     ):
-        holdfast.Client("carrier-pigeon://:secret@roof")
+        fencelock.Client("carrier-pigeon://:secret@roof")
 
 
 def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in [name for name in sys.modules if name.startswith("holdfast.engines.redis")]:
+    for module in [name for name in sys.modules if name.startswith("fencelock.engines.redis")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "hiredis", None)
-    with pytest.raises(holdfast.Unsupported, match=r"pip install 'holdfast\[redis\]'"):
-        holdfast.Client("redis://:secret@localhost")
+    with pytest.raises(fencelock.Unsupported, match=r"pip install 'fencelock\[redis\]'"):
+        fencelock.Client("redis://:secret@localhost")
 
 
 def test_an_engine_that_cannot_give_correctness() -> None:
-    with pytest.raises(holdfast.UnsafeEngine, match="use sqlite://"):
-        holdfast.Client("redis://localhost", purpose="correctness")
-    client = holdfast.Client("redis://localhost")
-    with pytest.raises(holdfast.UnsafeEngine, match="storage check the fence"):
+    with pytest.raises(fencelock.UnsafeEngine, match="use sqlite://"):
+        fencelock.Client("redis://localhost", purpose="correctness")
+    client = fencelock.Client("redis://localhost")
+    with pytest.raises(fencelock.UnsafeEngine, match="storage check the fence"):
         client.lock("x", purpose="correctness")
     with pytest.raises(ValueError, match="'efficiency' or 'correctness'"):
-        holdfast.Client("memory://", purpose="certainty")  # type: ignore[arg-type]
+        fencelock.Client("memory://", purpose="certainty")  # type: ignore[arg-type]
 
 
 def test_engines_that_can_give_correctness(tmp_path: Path) -> None:
-    with holdfast.Client(f"sqlite:///{tmp_path}/locks.db", purpose="correctness") as client:
+    with fencelock.Client(f"sqlite:///{tmp_path}/locks.db", purpose="correctness") as client:
         assert client.lock("x", purpose="correctness").try_acquire()
 
 
@@ -145,7 +145,7 @@ def test_every_engine_declares_its_traits() -> None:
             scheme, "localhost"
         )
         group = "/group" if scheme.endswith("sentinel") else ""
-        traits = holdfast.Client(f"{scheme}://{where}{group}").traits
+        traits = fencelock.Client(f"{scheme}://{where}{group}").traits
         assert traits.guarantee in ("efficiency", "correctness")
         assert traits.fencing
         assert traits.clock
@@ -154,53 +154,53 @@ def test_every_engine_declares_its_traits() -> None:
 def test_labels() -> None:
     for label in ("a\nb", "x" * 201):
         with pytest.raises(ValueError, match="a label must be"):
-            holdfast.Client("memory://", label=label)
+            fencelock.Client("memory://", label=label)
 
 
 def test_what_is_asked_about_names() -> None:
-    with holdfast.Client("memory://") as client:
+    with fencelock.Client("memory://") as client:
         with pytest.raises(TypeError, match="a pattern must be a str"):
             client.names(None)  # type: ignore[arg-type]
         for limit in (-1, "x"):
             with pytest.raises(ValueError, match="limit must be a whole number"):
                 client.inspect("x", limit=limit)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="a label must be a str"):
-            holdfast.Client("memory://", label=5)  # type: ignore[arg-type]
+            fencelock.Client("memory://", label=5)  # type: ignore[arg-type]
 
 
 def test_a_callback_that_nobody_would_await() -> None:
     async def told(lease: object) -> None: ...
 
     with pytest.raises(TypeError, match="must be a plain function"):
-        holdfast.AsyncClient("memory://").lock("x", on_lost=told)
+        fencelock.AsyncClient("memory://").lock("x", on_lost=told)
 
 
 def test_cancel_is_for_asyncio() -> None:
     with pytest.raises(TypeError, match="asyncio"):
-        holdfast.Client("memory://").lock("x", on_lost="cancel")  # type: ignore[arg-type]
+        fencelock.Client("memory://").lock("x", on_lost="cancel")  # type: ignore[arg-type]
 
 
 def test_a_decorator_of_the_wrong_colour() -> None:
     with pytest.raises(TypeError, match="decorate it with an AsyncClient"):
 
-        @holdfast.Client("memory://").locked("x")
+        @fencelock.Client("memory://").locked("x")
         async def one() -> None: ...
 
     with pytest.raises(TypeError, match="decorate it with a Client"):
 
-        @holdfast.AsyncClient("memory://").locked("x")  # type: ignore[arg-type]
+        @fencelock.AsyncClient("memory://").locked("x")  # type: ignore[arg-type]
         def other() -> None: ...
 
 
 def test_an_async_client_belongs_to_one_loop() -> None:
-    client = holdfast.AsyncClient("memory://loops")
+    client = fencelock.AsyncClient("memory://loops")
 
     async def use() -> None:
         async with client.lock("x"):
             pass
 
     asyncio.run(use())
-    with pytest.raises(holdfast.HoldfastError, match="one AsyncClient per loop"):
+    with pytest.raises(fencelock.FencelockError, match="one AsyncClient per loop"):
         asyncio.run(use())
 
 
@@ -208,10 +208,10 @@ def test_a_server_that_is_not_there() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"redis://:secret@127.0.0.1:{unused.getsockname()[1]}"
-        with holdfast.Client(url) as client:
+        with fencelock.Client(url) as client:
             for act in (client.lock("x").acquire, client.lock("x").try_acquire, client.names):
                 with pytest.raises(
-                    holdfast.EngineError, match="is the server running there"
+                    fencelock.EngineError, match="is the server running there"
                 ) as caught:
                     act()
                 assert caught.value.outcome == "not applied"

@@ -9,15 +9,15 @@ from uuid import uuid4
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory
 from tests.waiting import eventually
 
-Deed = Callable[[holdfast.Client, str], None]
+Deed = Callable[[fencelock.Client, str], None]
 
 
-def share(client: holdfast.Client, name: str) -> None:
+def share(client: fencelock.Client, name: str) -> None:
     with client.rwlock(f"{name}:rw").write() as lease:
         lease.downgrade()
         lease.check()
@@ -25,27 +25,27 @@ def share(client: holdfast.Client, name: str) -> None:
         pass
 
 
-def take_several(client: holdfast.Client, name: str) -> None:
+def take_several(client: fencelock.Client, name: str) -> None:
     with client.lock_all([f"{name}:c", f"{name}:a", f"{name}:b"]) as leases:
         leases.check()
 
 
-def transact(client: holdfast.Client, name: str) -> None:
-    def work(transaction: holdfast.Transaction) -> None:
+def transact(client: fencelock.Client, name: str) -> None:
+    def work(transaction: fencelock.Transaction) -> None:
         transaction.lock(f"{name}:a")
-        with suppress(holdfast.LockTimeout):
+        with suppress(fencelock.LockTimeout):
             transaction.lock(f"{name}:obstacle")
 
     client.transaction("wound-wait", timeout=0.05).run(work)
 
 
-def be_elected(client: holdfast.Client, name: str) -> None:
+def be_elected(client: fencelock.Client, name: str) -> None:
     election = client.election(f"{name}:e", "me")
     with election:
         election.proclaim("still me")
 
 
-def run_once(client: holdfast.Client, name: str) -> None:
+def run_once(client: fencelock.Client, name: str) -> None:
     assert client.once(f"{name}:o", lambda: 7, keep=600) == 7
     assert client.once(f"{name}:o", lambda: 8, keep=600) == 7, "it was done, and that is known"
 
@@ -56,15 +56,15 @@ def test_the_reply_to_any_request_is_lost(
 ) -> None:
     server = redis_server()
     proxy = tcp_proxy(server.port)
-    with holdfast.Client(server.url) as witness:
+    with fencelock.Client(server.url) as witness:
         for number in count(1):
             name = uuid4().hex
             obstacle = witness.lock(f"{name}:obstacle").acquire()
-            with holdfast.Client(f"redis://{HOST}:{proxy.port}") as client:
+            with fencelock.Client(f"redis://{HOST}:{proxy.port}") as client:
                 client.names("nothing")  # connected
                 cut = proxy.cut_after_request(number)
                 # Not to know whether it was done is an honest answer; anything else would be wrong.
-                with suppress(holdfast.EngineError, holdfast.LeaseLost):
+                with suppress(fencelock.EngineError, fencelock.LeaseLost):
                     deed(client, name)
                 if not cut.is_set():
                     break

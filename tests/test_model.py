@@ -20,11 +20,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
-from holdfast.engines.contract import Engine
-from holdfast.engines.registry import open_engine
-from holdfast.io.blocking import BlockingIO, run
+from fencelock.core.queue import TicketQueue
+from fencelock.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
+from fencelock.engines.contract import Engine
+from fencelock.engines.registry import open_engine
+from fencelock.io.blocking import BlockingIO, run
 
 CONTENDERS = st.integers(0, 4)
 SHARES = st.sampled_from([ALONE, ALONE, READING, READING, Share.of(3), Share.of(3, 2), Share.of(2)])

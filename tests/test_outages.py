@@ -13,8 +13,8 @@ from typing import Any
 import apsw
 import pytest
 
-import holdfast
-from holdfast.io import clock
+import fencelock
+from fencelock.io import clock
 from tests.conformance.cells import FACES, Cell
 from tests.servers import RedisFactory, RedisServer
 from tests.servers_etcd import EtcdCluster
@@ -123,7 +123,7 @@ async def test_engine_gone_for_long(cell: Cell, fragile: tuple[str, Outage]) -> 
         ).acquire()
     )
     with gone():
-        await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
+        await soon(lambda: lease.state is fencelock.LeaseState.SUSPENDED, "the suspension")
         lease.check()  # still ours: the deadline has not passed
         deadline = lease._kept.deadline
         assert await holder.do(lambda: lease.lost.wait(10))
@@ -132,7 +132,7 @@ async def test_engine_gone_for_long(cell: Cell, fragile: tuple[str, Outage]) -> 
         assert noticed >= deadline
         assert seen_at
         assert seen_at[0] - deadline < 1.8, "the keeper was busy with something else"
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(fencelock.LeaseLost):
             lease.check()
     await soon(lambda: _free(cell, client), "the engine to be usable and the lock free")
 
@@ -142,8 +142,8 @@ async def test_engine_back_in_time(cell: Cell, fragile: tuple[str, Outage]) -> N
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=9).acquire())
     with gone():
-        await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
-    await soon(lambda: lease.state is holdfast.LeaseState.HELD, "the renewal")
+        await soon(lambda: lease.state is fencelock.LeaseState.SUSPENDED, "the suspension")
+    await soon(lambda: lease.state is fencelock.LeaseState.HELD, "the renewal")
     lease.check()
     await cell.run(lease.release)
 
@@ -161,7 +161,7 @@ async def test_asking_an_engine_that_is_gone(cell: Cell, fragile: tuple[str, Out
 
     async def in_vain(act: Callable[[], Any]) -> None:
         start = time.monotonic()
-        with pytest.raises(holdfast.EngineError) as caught:
+        with pytest.raises(fencelock.EngineError) as caught:
             await asyncio.wait_for(cell.run(act), 30)
         assert time.monotonic() - start < 25, "reported, not hung"
         assert caught.value.outcome in ("unknown", "not applied")
@@ -212,9 +212,9 @@ def many_signals() -> Iterator[None]:
 def test_a_program_that_handles_signals_all_the_time(fragile: tuple[str, Outage]) -> None:
     """After each of them Python waits again: for as long as is left, not as if nothing had been."""
     url, gone = fragile
-    with holdfast.Client(url) as client:
+    with fencelock.Client(url) as client:
         client.names()  # connected, and everything created
-        with gone(), many_signals(), pytest.raises(holdfast.EngineError):
+        with gone(), many_signals(), pytest.raises(fencelock.EngineError):
             client.lock("x").acquire(timeout=0.3)
 
 
@@ -222,6 +222,6 @@ async def _free(cell: Cell, client: Any) -> bool:
     """Whether the lock is free: nobody holds it, nobody waits."""
     try:
         seen = await cell.run(lambda: client.inspect(cell.name))
-    except holdfast.EngineError:
+    except fencelock.EngineError:
         return False
     return not seen.holders and not seen.waiting

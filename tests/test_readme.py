@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import pytest
 
-import holdfast
-from holdfast.engines import registry
+import fencelock
+from fencelock.engines import registry
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -51,12 +51,12 @@ def blocks(language: str) -> Iterator[Block]:
 
 @pytest.fixture
 def surroundings(tmp_path: Path) -> dict[str, str]:
-    """An environment in which `holdfast` is installed, and in which nobody's own locks are touched."""
-    command = tmp_path / "bin" / "holdfast"
+    """An environment in which `fencelock` is installed, and in which nobody's own locks are touched."""
+    command = tmp_path / "bin" / "fencelock"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m holdfast "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fencelock "$@"\n')
     command.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if name != "HOLDFAST_URL"}
+    kept = {name: value for name, value in os.environ.items() if name != "FENCELOCK_URL"}
     return {
         **kept,
         "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
@@ -125,7 +125,7 @@ def test_the_two_commands_are_there() -> None:
 def test_the_table_of_promises_is_what_the_engines_declare() -> None:
     rows = re.findall(r"^\|[^|]*\| `([^`]*)`[^|]*\| \*\*(\w+)\*\*", _readme(), re.MULTILINE)
     for url, promise in rows:
-        assert holdfast.Client(url).traits.guarantee == promise, url
+        assert fencelock.Client(url).traits.guarantee == promise, url
     schemes = {url.partition("://")[0] for url, _ in rows}
     with_tls = ("rediss", "redlocks", "etcds", "zookeepers")
     assert schemes == {scheme for scheme in registry._BUILT_IN if not scheme.startswith(with_tls)}
@@ -134,8 +134,8 @@ def test_the_table_of_promises_is_what_the_engines_declare() -> None:
 def test_planned_engines_are_not_there_yet() -> None:
     (planned,) = re.findall(r"\*Planned, not there yet:\*(.*?)\n\n", _readme(), re.DOTALL)
     for scheme in re.findall(r"`([a-z]+)://`", planned):
-        with pytest.raises(holdfast.Unsupported):
-            holdfast.Client(f"{scheme}://localhost")
+        with pytest.raises(fencelock.Unsupported):
+            fencelock.Client(f"{scheme}://localhost")
 
 
 def _readme() -> str:
@@ -155,14 +155,14 @@ def test_the_map_of_the_code_names_what_is_there() -> None:
     paths = re.findall(r"`(\w[\w./-]*(?:/[\w.-]*|\.py|\.md|\.toml))`", text)
     assert len(paths) > 20
     for path in paths:
-        places = (ROOT / path, ROOT / "src" / "holdfast" / path)
+        places = (ROOT / path, ROOT / "src" / "fencelock" / path)
         assert any(place.exists() for place in places), path
 
 
 def test_every_error_is_explained() -> None:
     page = (ROOT / "docs" / "errors.md").read_text()
-    for name in holdfast.__all__:
-        thing = getattr(holdfast, name)
+    for name in fencelock.__all__:
+        thing = getattr(fencelock, name)
         if isinstance(thing, type) and issubclass(thing, Exception):
             assert f"`{name}`" in page
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.servers import RedisFactory
 from tests.waiting import eventually
 
@@ -22,9 +22,9 @@ def memory() -> str:
 def test_each_name_has_its_engine() -> None:
     orders, rest = memory(), memory()
     with (
-        holdfast.Client({"order:*": orders, "*": rest}) as client,
-        holdfast.Client(orders) as first,
-        holdfast.Client(rest) as second,
+        fencelock.Client({"order:*": orders, "*": rest}) as client,
+        fencelock.Client(orders) as first,
+        fencelock.Client(rest) as second,
     ):
         one, two = client.lock("order:42").acquire(), client.lock("report").acquire()
         assert first.names() == ["order:42"]
@@ -35,13 +35,13 @@ def test_each_name_has_its_engine() -> None:
         assert client.break_lock("report")
         assert second.names() == []
         one.renew()
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(fencelock.LeaseLost):
             two.renew()
 
 
 def test_the_hash_chooses_and_few_names_move() -> None:
     urls = [memory() for _ in range(3)]
-    with holdfast.Client({"*": urls}) as three, holdfast.Client({"*": urls[:2]}) as two:
+    with fencelock.Client({"*": urls}) as three, fencelock.Client({"*": urls[:2]}) as two:
         names = [f"order:{number}" for number in range(300)]
         parts = [three._engine.part_of(name) for name in names]  # type: ignore[attr-defined]
         assert all(count > 60 for count in Counter(parts).values())
@@ -57,7 +57,7 @@ def test_the_hash_chooses_and_few_names_move() -> None:
 async def test_several_across_engines(tmp_path: Path, redis_url: str) -> None:
     routes = {"a*": f"sqlite:///{tmp_path}/locks.db", "*": redis_url}
     name = uuid4().hex
-    async with holdfast.AsyncClient(routes, ttl=2) as client:
+    async with fencelock.AsyncClient(routes, ttl=2) as client:
         leases = await client.lock_all([f"a{name}", f"b{name}"]).acquire()
         await asyncio.sleep(1.0)  # both are renewed meanwhile
         assert await client.lock(f"b{name}").try_acquire() is None
@@ -74,26 +74,26 @@ def test_a_part_that_is_away_does_not_take_the_others_along(
 ) -> None:
     server = redis_server()
     routes = {"far:*": server.url, "*": f"sqlite:///{tmp_path}/locks.db"}
-    with holdfast.Client(routes, ttl=3) as client:
+    with fencelock.Client(routes, ttl=3) as client:
         far, near = client.lock("far:1").acquire(), client.lock("near").acquire()
         server.freeze()
-        eventually(lambda: far.state is holdfast.LeaseState.SUSPENDED, "the suspension")
+        eventually(lambda: far.state is fencelock.LeaseState.SUSPENDED, "the suspension")
         first = near._kept.deadline
         eventually(lambda: near._kept.deadline > first, "the other one's renewal")
-        assert near.state is holdfast.LeaseState.HELD
-        with pytest.raises(holdfast.EngineError):
+        assert near.state is fencelock.LeaseState.HELD
+        with pytest.raises(fencelock.EngineError):
             client.inspect("far:1")
         server.thaw()
 
 
 def test_what_all_can_do_is_what_is_promised(tmp_path: Path) -> None:
     routes: Any = {"x*": "redlock://a,b,c", "*": f"sqlite:///{tmp_path}/locks.db"}
-    client = holdfast.Client(routes)
+    client = fencelock.Client(routes)
     assert client.traits.guarantee == "efficiency"
     assert not client.traits.fifo
-    with pytest.raises(holdfast.UnsafeEngine):
-        holdfast.Client(routes, purpose="correctness")
-    with pytest.raises(holdfast.Unsupported):
+    with pytest.raises(fencelock.UnsafeEngine):
+        fencelock.Client(routes, purpose="correctness")
+    with pytest.raises(fencelock.Unsupported):
         client.rwlock("x")
 
 
@@ -113,4 +113,4 @@ def test_what_all_can_do_is_what_is_promised(tmp_path: Path) -> None:
 )
 def test_routes_that_can_not_be_right(routes: Any, error: type[Exception], told: str) -> None:
     with pytest.raises(error, match=told):
-        holdfast.Client(routes)
+        fencelock.Client(routes)

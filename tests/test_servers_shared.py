@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.url import Url
+from fencelock.core.url import Url
 from tests.servers_shared import SharedServers, ask
 from tests.waiting import eventually
 

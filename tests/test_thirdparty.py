@@ -18,16 +18,16 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tests" / "thirdparty"
 
 SYNC = """
-import holdfast
-with holdfast.Client("acme://{folder}/locks") as client, client.lock("x") as lease:
+import fencelock
+with fencelock.Client("acme://{folder}/locks") as client, client.lock("x") as lease:
     print(client.traits.guarantee, lease.fence > 0, client.names())
 """
 
 ASYNC = """
-import asyncio, holdfast
+import asyncio, fencelock
 
 async def main():
-    async with holdfast.AsyncClient("acme://{folder}/locks") as client:
+    async with fencelock.AsyncClient("acme://{folder}/locks") as client:
         async with client.lock("x") as lease:
             waiting = asyncio.create_task(client.lock("x").acquire())
             while not (await client.inspect("x")).waiting:
@@ -81,8 +81,8 @@ def test_an_asyncio_program_can_use_it(installed: Path) -> None:
 
 
 def test_the_command_line_can_use_it(installed: Path) -> None:
-    run = ("-m", "holdfast", "run", "x", "--url", f"acme://{installed}/locks", "--", "printenv")
-    assert python(installed, *run, "HOLDFAST_NAME") == "x"
+    run = ("-m", "fencelock", "run", "x", "--url", f"acme://{installed}/locks", "--", "printenv")
+    assert python(installed, *run, "FENCELOCK_NAME") == "x"
 
 
 def test_the_documentation_shows_this_very_package() -> None:

@@ -1,4 +1,4 @@
-"""Holdfast, on any engine."""
+"""Fencelock, on any engine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, ClassVar, Self
 from uuid import uuid4
 
-import holdfast
+import fencelock
 from benchmarks.adapters.contract import AsyncTurns, Keeper, Turns
 
 
-class Holdfast(Turns):
+class Fencelock(Turns):
     """As the README shows it: a `with`, a new lock object each time."""
 
-    label = "Holdfast"
+    label = "Fencelock"
 
     def __init__(self, url: str, name: str, seat: int = 0, seats: int = 1) -> None:
         self.client = self._client(url)
@@ -23,8 +23,8 @@ class Holdfast(Turns):
         self._held: AbstractContextManager[Any]
         self.warm_up()
 
-    def _client(self, url: str) -> holdfast.Client:
-        return holdfast.Client(url, ttl=self.ttl)
+    def _client(self, url: str) -> fencelock.Client:
+        return fencelock.Client(url, ttl=self.ttl)
 
     def warm_up(self) -> None:
         with self.client.lock(f"{self._name}:{uuid4()}"):
@@ -46,10 +46,10 @@ class Holdfast(Turns):
         return [first, *(copy.copy(first) for _ in taken[1:])]
 
 
-class HoldfastReused(Holdfast):
+class FencelockReused(Fencelock):
     """One lock object for all turns."""
 
-    label = "Holdfast, object reused"
+    label = "Fencelock, object reused"
 
     def __init__(self, url: str, name: str, seat: int = 0, seats: int = 1) -> None:
         super().__init__(url, name, seat, seats)
@@ -62,24 +62,24 @@ class HoldfastReused(Holdfast):
         self._lease.release()
 
 
-class HoldfastSession(Holdfast):
+class FencelockSession(Fencelock):
     """On the database's own locks, which last as long as a connection: no ttl, no fence that lasts."""
 
-    label = "Holdfast, session lock"
+    label = "Fencelock, session lock"
     schemes: ClassVar = {"mysql": "mysql+getlock", "postgresql": "postgresql+advisory"}
 
-    def _client(self, url: str) -> holdfast.Client:
+    def _client(self, url: str) -> fencelock.Client:
         scheme, _, rest = url.partition("://")
-        return holdfast.Client(f"{self.schemes[scheme]}://{rest}")
+        return fencelock.Client(f"{self.schemes[scheme]}://{rest}")
 
 
-class HoldfastMutex(Holdfast):
+class FencelockMutex(Fencelock):
     """To compare other primitives with."""
 
-    label = "Holdfast, the mutex"
+    label = "Fencelock, the mutex"
 
 
-class HoldfastReader(Holdfast):
+class FencelockReader(Fencelock):
     """A reader, with no writer about."""
 
     def acquire(self) -> None:
@@ -87,7 +87,7 @@ class HoldfastReader(Holdfast):
         self._held.__enter__()
 
 
-class HoldfastSemaphore(Holdfast):
+class FencelockSemaphore(Fencelock):
     """One of ten permits."""
 
     def acquire(self) -> None:
@@ -95,7 +95,7 @@ class HoldfastSemaphore(Holdfast):
         self._held.__enter__()
 
 
-class HoldfastThree(Holdfast):
+class FencelockThree(Fencelock):
     """Three locks at once."""
 
     def acquire(self) -> None:
@@ -103,7 +103,7 @@ class HoldfastThree(Holdfast):
         self._held.__enter__()
 
 
-class HoldfastTransaction(Holdfast):
+class FencelockTransaction(Fencelock):
     """One lock in a transaction."""
 
     def acquire(self) -> None:
@@ -111,19 +111,19 @@ class HoldfastTransaction(Holdfast):
         self._held.__enter__().lock(self._name)
 
 
-class AsyncHoldfast(AsyncTurns):
+class AsyncFencelock(AsyncTurns):
     """As the README shows it, with `async with`."""
 
-    label = "Holdfast, asyncio"
+    label = "Fencelock, asyncio"
 
-    def __init__(self, client: holdfast.AsyncClient, name: str) -> None:
+    def __init__(self, client: fencelock.AsyncClient, name: str) -> None:
         self.client = client
         self._name = name
         self._held: AbstractAsyncContextManager[Any]
 
     @classmethod
     async def connect(cls, url: str, name: str) -> Self:
-        return cls(holdfast.AsyncClient(url, ttl=cls.ttl), name)
+        return cls(fencelock.AsyncClient(url, ttl=cls.ttl), name)
 
     async def warm_up(self) -> None:
         async with self.client.lock(f"{self._name}:{uuid4()}"):
@@ -145,18 +145,18 @@ class AsyncHoldfast(AsyncTurns):
         return [first, *(copy.copy(first) for _ in range(size - 1))]
 
 
-class HoldfastKeeper(Keeper):
+class FencelockKeeper(Keeper):
     """One client, whose keeper renews many with one request."""
 
-    label = "Holdfast"
+    label = "Fencelock"
 
     def __init__(self, url: str, ttl: int) -> None:
-        self._client = holdfast.Client(url, ttl=ttl)
+        self._client = fencelock.Client(url, ttl=ttl)
         self._client.lock("first").acquire().release()  # connects
-        self._leases: list[holdfast.Lease] = []
+        self._leases: list[fencelock.Lease] = []
 
     def hold(self, names: Sequence[str]) -> None:
         self._leases = [self._client.lock(name).acquire() for name in names]
 
     def lost(self) -> int:
-        return sum(lease.state is not holdfast.LeaseState.HELD for lease in self._leases)
+        return sum(lease.state is not fencelock.LeaseState.HELD for lease in self._leases)

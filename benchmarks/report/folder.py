@@ -14,7 +14,7 @@ from benchmarks.rounds import Table
 
 _HOW = (
     "Medians of the rounds; each ratio is the median of the ratios within one round. A ratio above 1 means "
-    "that Holdfast is ahead. A *limit* is the least work that does the job, with no safety at all."
+    "that Fencelock is ahead. A *limit* is the least work that does the job, with no safety at all."
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.adapters.limits.etcd_baton import EtcdBaton
 from benchmarks.adapters.limits.etcd_txns import AsyncBareTxns, BareTxns
-from benchmarks.adapters.ours import AsyncHoldfast, Holdfast
+from benchmarks.adapters.ours import AsyncFencelock, Fencelock
 from benchmarks.adapters.rivals.aetcd import Aetcd
 from benchmarks.adapters.rivals.etcd3gw import Etcd3gw
 from benchmarks.adapters.rivals.tooz import Tooz
@@ -16,10 +16,10 @@ from benchmarks.pairs import measure_async_pairs, measure_pairs
 from benchmarks.rounds import Table
 from benchmarks.setting import Setting, scenario
 
-SYNC = (Holdfast, BareTxns, Etcd3gw, Tooz)
-ASYNC = (AsyncHoldfast, AsyncBareTxns, Aetcd)
+SYNC = (Fencelock, BareTxns, Etcd3gw, Tooz)
+ASYNC = (AsyncFencelock, AsyncBareTxns, Aetcd)
 GOALS = {BareTxns.label: 0.88, Etcd3gw.label: 1.7, Tooz.label: 1.7, Aetcd.label: 1.7}
-HAND_OFF = (Holdfast, Aetcd, Etcd3gw, Tooz, EtcdBaton)
+HAND_OFF = (Fencelock, Aetcd, Etcd3gw, Tooz, EtcdBaton)
 
 
 @scenario("etcd-pair")

@@ -21,10 +21,10 @@ Opened = tuple[Turn, Closing]
 """What a task does, and how to close what it uses."""
 
 
-async def _holdfast(url: str) -> Opened:
-    import holdfast
+async def _fencelock(url: str) -> Opened:
+    import fencelock
 
-    client = holdfast.AsyncClient(url)
+    client = fencelock.AsyncClient(url)
 
     async def turn(name: str) -> None:
         async with client.lock(name):
@@ -67,7 +67,7 @@ async def _aioredlock(url: str) -> Opened:
 
 
 CONTESTANTS = {
-    "Holdfast": _holdfast,
+    "Fencelock": _fencelock,
     f"redis.asyncio Lock, blocking pool of {POOL}": _redis_py,
     "aioredlock": _aioredlock,
 }

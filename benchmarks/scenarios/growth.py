@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import nullcontext
 
-import holdfast
+import fencelock
 from benchmarks.adapters.contract import Turns
 from benchmarks.adapters.limits.redis_pair import RawPair
 from benchmarks.adapters.limits.redis_token import Token
 from benchmarks.adapters.limits.sqlite_row import BareRow
-from benchmarks.adapters.ours import Holdfast
+from benchmarks.adapters.ours import Fencelock
 from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
 from benchmarks.adapters.rivals.redis_py import RedisPyLock, RedisPyLockBusy
 from benchmarks.crew import Crew
@@ -27,7 +27,7 @@ PROCESSES = 10
 NAMES = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 AT_ONCE = 1_000
 TTL_SECONDS = 3_600
-HAND_OFF = (Holdfast, PythonRedisLock, RedisPyLockBusy, Token)
+HAND_OFF = (Fencelock, PythonRedisLock, RedisPyLockBusy, Token)
 
 
 @scenario("growth-waiters")
@@ -60,7 +60,7 @@ def growth_names_redis(setting: Setting) -> Iterator[Table]:
     server = setting.redis
     server.execute("FLUSHALL")
     empty = server.info("memory")["used_memory"]
-    adapters = (Holdfast, RedisPyLock, RawPair)
+    adapters = (Fencelock, RedisPyLock, RawPair)
     for table, names in _names(setting, "Redis", server.url, adapters, server.pid):
         if names >= 1_000:  # fewer don't stand out
             per_name = (server.info("memory")["used_memory"] - empty) / names
@@ -72,7 +72,7 @@ def growth_names_redis(setting: Setting) -> Iterator[Table]:
 @scenario("growth-names-sqlite")
 def growth_names_sqlite(setting: Setting) -> Iterator[Table]:
     url = f"sqlite:///{setting.folder}/many.db"
-    for table, _ in _names(setting, "SQLite", url, (Holdfast, BareRow)):
+    for table, _ in _names(setting, "SQLite", url, (Fencelock, BareRow)):
         yield table
 
 
@@ -102,7 +102,7 @@ def _names(
 
 def _hold(url: str, first: int, last: int) -> None:
     async def together() -> None:
-        client = holdfast.AsyncClient(url, ttl=TTL_SECONDS)
+        client = fencelock.AsyncClient(url, ttl=TTL_SECONDS)
         for start in range(first, last, AT_ONCE):
             some = range(start, min(start + AT_ONCE, last))
             await asyncio.gather(*(client.lock(f"held:{number}").acquire() for number in some))

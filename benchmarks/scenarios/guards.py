@@ -9,7 +9,7 @@ import psycopg
 
 from benchmarks.rounds import Table, interleave, median_us
 from benchmarks.setting import Setting, scenario
-from holdfast.guards import SqlGuard
+from fencelock.guards import SqlGuard
 
 
 class Stamp(NamedTuple):

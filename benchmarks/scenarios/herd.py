@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.adapters.contract import AnyTurns
 from benchmarks.adapters.limits.redis_token import Token
 from benchmarks.adapters.limits.zookeeper_baton import ZooKeeperBaton
-from benchmarks.adapters.ours import AsyncHoldfast, Holdfast
+from benchmarks.adapters.ours import AsyncFencelock, Fencelock
 from benchmarks.adapters.rivals.aetcd import Aetcd
 from benchmarks.adapters.rivals.kazoo import KazooLock
 from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
@@ -23,9 +23,9 @@ from tests.servers import RedisServer
 WAITERS = 500
 EACH = 50
 
-REDIS = (Holdfast, AsyncHoldfast, PythonRedisLock, RedisPyLock, AsyncRedisPyLock, Token)
-ETCD = (Holdfast, AsyncHoldfast, Aetcd)
-ZOOKEEPER = (Holdfast, AsyncHoldfast, KazooLock, ZooKeeperBaton)
+REDIS = (Fencelock, AsyncFencelock, PythonRedisLock, RedisPyLock, AsyncRedisPyLock, Token)
+ETCD = (Fencelock, AsyncFencelock, Aetcd)
+ZOOKEEPER = (Fencelock, AsyncFencelock, KazooLock, ZooKeeperBaton)
 
 
 @scenario("redis-herd")

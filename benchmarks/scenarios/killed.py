@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from benchmarks.adapters.contract import Turns
-from benchmarks.adapters.ours import Holdfast
+from benchmarks.adapters.ours import Fencelock
 from benchmarks.adapters.rivals.etcd3gw import Etcd3gw
 from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
 from benchmarks.adapters.rivals.redis_py import RedisPyLock
@@ -18,8 +18,8 @@ from benchmarks.rounds import Samples, Table, left_out
 from benchmarks.setting import Setting, scenario
 
 TTL_SECONDS = 2
-REDIS = (Holdfast, PythonRedisLock, RedisPyLock, Sherlock, Tooz)
-ETCD = (Holdfast, Etcd3gw, Tooz)
+REDIS = (Fencelock, PythonRedisLock, RedisPyLock, Sherlock, Tooz)
+ETCD = (Fencelock, Etcd3gw, Tooz)
 
 
 @scenario("redis-killed")
@@ -30,13 +30,13 @@ def redis_killed(setting: Setting) -> Iterator[Table]:
 @scenario("killed")
 def killed(setting: Setting) -> Iterator[Table]:
     """The same on other engines; where only we are in the table, nobody else has a ttl."""
-    yield _table(setting, "SQLite", setting.sqlite_url, (Holdfast,))
+    yield _table(setting, "SQLite", setting.sqlite_url, (Fencelock,))
     if setting.quick:  # each takes a few seconds
         return
     yield _table(setting, "etcd", setting.etcd.url, ETCD)
-    yield _table(setting, "ZooKeeper", setting.zookeeper.url, (Holdfast,))
-    yield _table(setting, "PostgreSQL", setting.postgresql(durable=False).url, (Holdfast,))
-    yield _table(setting, "MariaDB", setting.mysql(durable=False).url, (Holdfast,))
+    yield _table(setting, "ZooKeeper", setting.zookeeper.url, (Fencelock,))
+    yield _table(setting, "PostgreSQL", setting.postgresql(durable=False).url, (Fencelock,))
+    yield _table(setting, "MariaDB", setting.mysql(durable=False).url, (Fencelock,))
 
 
 def _table(setting: Setting, where: str, url: str, adapters: Sequence[type[Turns]]) -> Table:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import psutil
 
-import holdfast
+import fencelock
 from benchmarks.adapters.contract import Keeper
-from benchmarks.adapters.ours import HoldfastKeeper
+from benchmarks.adapters.ours import FencelockKeeper
 from benchmarks.adapters.rivals.aioredlock import AioredlockKeeper
 from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLockKeeper
 from benchmarks.adapters.rivals.tooz import ToozKeeper
@@ -37,11 +37,11 @@ _ENGINES_OWN = ("*/engines/memory.py", "*/core/queue.py")
 def leases(setting: Setting) -> Iterator[Table]:
     """The share of a core that renewing takes, the memory, and how many were lost meanwhile."""
     if setting.quick:
-        yield _held(setting, 1_000, (HoldfastKeeper, *RIVALS))
+        yield _held(setting, 1_000, (FencelockKeeper, *RIVALS))
         return
     for count in (1_000, 10_000, 100_000):
         rivals = RIVALS if count <= RIVALS_AT_MOST else ()
-        yield _held(setting, count, (HoldfastKeeper, *rivals))
+        yield _held(setting, count, (FencelockKeeper, *rivals))
 
 
 def _held(setting: Setting, count: int, keepers: Sequence[type[Keeper]]) -> Table:
@@ -123,11 +123,11 @@ def memory(setting: Setting) -> Iterator[Table]:
     for engine, url in (("Redis", setting.redis.url), ("memory://", "memory://")):
         with Crew(1) as crew:  # killed after it: there is nothing it has to give back
             (traced,) = crew.call(_traced_bytes, [(url,)])
-        yield Table(f"{engine}, memory per held lease", "bytes", "lower", {"Holdfast": [traced]})
+        yield Table(f"{engine}, memory per held lease", "bytes", "lower", {"Fencelock": [traced]})
 
 
 def _traced_bytes(url: str) -> float:
-    client = holdfast.Client(url, ttl=TTL_SECONDS)
+    client = fencelock.Client(url, ttl=TTL_SECONDS)
     client.lock("first").acquire().release()  # connects
     gc.collect()
     tracemalloc.start()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.adapters.limits.mysql_getlock import GetLock
 from benchmarks.adapters.limits.mysql_updates import MysqlUpdates
-from benchmarks.adapters.ours import Holdfast, HoldfastSession
+from benchmarks.adapters.ours import Fencelock, FencelockSession
 from benchmarks.adapters.rivals.tooz import Tooz
 from benchmarks.crew import Crew
 from benchmarks.hand_offs import Contest, measure
@@ -14,9 +14,9 @@ from benchmarks.pairs import measure_pairs
 from benchmarks.rounds import Table
 from benchmarks.setting import Setting, scenario
 
-PAIR = (Holdfast, MysqlUpdates, GetLock, Tooz)
-SESSION = (HoldfastSession, Tooz, GetLock)
-HAND_OFF = (Holdfast, Tooz, GetLock)
+PAIR = (Fencelock, MysqlUpdates, GetLock, Tooz)
+SESSION = (FencelockSession, Tooz, GetLock)
+HAND_OFF = (Fencelock, Tooz, GetLock)
 GOALS = {MysqlUpdates.label: 0.77, Tooz.label: 1.0}
 
 
@@ -49,13 +49,13 @@ def mysql_bloat(setting: Setting) -> Iterator[Table]:
     """How large the table is after many pairs on one name."""
     server = setting.mysql(durable=False)
     pairs = setting.rounds(100_000, 2_000)
-    turns = Holdfast(server.url, "bloat")
+    turns = Fencelock(server.url, "bloat")
     sizes: list[float] = []
     for _ in range(10):
         for _ in range(pairs // 10):
             turns.acquire()
             turns.release()
-        sizes.append((server.data / "locks" / "holdfast_names.ibd").stat().st_size / 1024)
+        sizes.append((server.data / "locks" / "fencelock_names.ibd").stat().st_size / 1024)
     turns.close()
     note = f"after each tenth of {pairs:,} pairs: {', '.join(f'{size:.0f}' for size in sizes)} KiB"
-    yield Table("MariaDB table size", "KiB", "lower", {Holdfast.label: sizes}, {}, [note])
+    yield Table("MariaDB table size", "KiB", "lower", {Fencelock.label: sizes}, {}, [note])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks.adapters.limits.postgresql_advisory import Advisory
 from benchmarks.adapters.limits.postgresql_updates import PostgresqlUpdates
-from benchmarks.adapters.ours import Holdfast, HoldfastSession
+from benchmarks.adapters.ours import Fencelock, FencelockSession
 from benchmarks.adapters.rivals.pals import Pals
 from benchmarks.adapters.rivals.tooz import Tooz
 from benchmarks.crew import Crew
@@ -15,9 +15,9 @@ from benchmarks.pairs import measure_pairs
 from benchmarks.rounds import Table
 from benchmarks.setting import Setting, scenario
 
-PAIR = (Holdfast, PostgresqlUpdates, Advisory, Pals, Tooz)
-SESSION = (HoldfastSession, Pals, Tooz, Advisory)
-HAND_OFF = (Holdfast, Pals, Tooz, Advisory)
+PAIR = (Fencelock, PostgresqlUpdates, Advisory, Pals, Tooz)
+SESSION = (FencelockSession, Pals, Tooz, Advisory)
+HAND_OFF = (Fencelock, Pals, Tooz, Advisory)
 GOALS = {PostgresqlUpdates.label: 0.77, Pals.label: 2.0, Tooz.label: 2.0}
 
 
@@ -49,14 +49,14 @@ def postgresql_bloat(setting: Setting) -> Iterator[Table]:
     """How large the table is after many pairs on one name."""
     server = setting.postgresql(durable=False)
     pairs = setting.rounds(100_000, 2_000)
-    turns = Holdfast(server.url, "bloat")
+    turns = Fencelock(server.url, "bloat")
     sizes: list[float] = []
     for _ in range(10):
         for _ in range(pairs // 10):
             turns.acquire()
             turns.release()
-        ((size,),) = server.execute("SELECT pg_total_relation_size('holdfast.names')")
+        ((size,),) = server.execute("SELECT pg_total_relation_size('fencelock.names')")
         sizes.append(size / 1024)
     turns.close()
     note = f"after each tenth of {pairs:,} pairs: {', '.join(f'{size:.0f}' for size in sizes)} KiB"
-    yield Table("PostgreSQL table size", "KiB", "lower", {Holdfast.label: sizes}, {}, [note])
+    yield Table("PostgreSQL table size", "KiB", "lower", {Fencelock.label: sizes}, {}, [note])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.adapters.ours import (
-    HoldfastMutex,
-    HoldfastReader,
-    HoldfastSemaphore,
-    HoldfastThree,
-    HoldfastTransaction,
+    FencelockMutex,
+    FencelockReader,
+    FencelockSemaphore,
+    FencelockThree,
+    FencelockTransaction,
 )
 from benchmarks.adapters.rivals.kazoo import KazooReadLock, KazooSemaphore
 from benchmarks.pairs import measure_pairs
@@ -17,10 +17,10 @@ from benchmarks.rounds import Table
 from benchmarks.setting import Setting, scenario
 
 KINDS = {
-    "a reader": HoldfastReader,
-    "a semaphore": HoldfastSemaphore,
-    "three at once": HoldfastThree,
-    "in a transaction": HoldfastTransaction,
+    "a reader": FencelockReader,
+    "a semaphore": FencelockSemaphore,
+    "three at once": FencelockThree,
+    "in a transaction": FencelockTransaction,
 }
 
 
@@ -30,13 +30,13 @@ def primitives(setting: Setting) -> Iterator[Table]:
     for what, adapter in KINDS.items():
         notes: list[str] = []
         samples = measure_pairs(
-            (adapter, HoldfastMutex), setting.redis.url, notes, rounds=rounds, pairs=pairs
+            (adapter, FencelockMutex), setting.redis.url, notes, rounds=rounds, pairs=pairs
         )
         yield Table(f"Redis pair, {what}", "µs", "lower", samples, notes=notes)
     url = setting.zookeeper.url
     for what, ours, theirs in (
-        ("a reader", HoldfastReader, KazooReadLock),
-        ("a semaphore", HoldfastSemaphore, KazooSemaphore),
+        ("a reader", FencelockReader, KazooReadLock),
+        ("a semaphore", FencelockSemaphore, KazooSemaphore),
     ):
         notes = []
         samples = measure_pairs(

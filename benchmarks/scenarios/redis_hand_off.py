@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.adapters.contract import Turns
 from benchmarks.adapters.limits.redis_ring import Ring, RingAfterRoundTrip
 from benchmarks.adapters.limits.redis_token import Token
-from benchmarks.adapters.ours import AsyncHoldfast, Holdfast
+from benchmarks.adapters.ours import AsyncFencelock, Fencelock
 from benchmarks.adapters.rivals.aioredlock import Aioredlock
 from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
 from benchmarks.adapters.rivals.redis_py import RedisPyLock, RedisPyLockBusy
@@ -21,9 +21,9 @@ from benchmarks.setting import Setting, scenario
 from benchmarks.turns import Pace, calm
 
 SIZES = (2, 8, 32)
-QUICK = (Holdfast, PythonRedisLock, RedisPyLockBusy, RedisPyLock, Token)
+QUICK = (Fencelock, PythonRedisLock, RedisPyLockBusy, RedisPyLock, Token)
 SYNC = (*QUICK, Sherlock, Tooz)  # which poll as redis-py's Lock does
-ASYNC = (AsyncHoldfast, AsyncRedisPyLock, Aioredlock, Token)
+ASYNC = (AsyncFencelock, AsyncRedisPyLock, Aioredlock, Token)
 GOALS = {8: {PythonRedisLock.label: 3.0}, 32: {PythonRedisLock.label: 4.5}}
 
 
@@ -57,7 +57,7 @@ def redis_latency(setting: Setting) -> Iterator[Table]:
     def contestant(adapter: type[Turns], size: int) -> Callable[[], float]:
         return lambda: crew.compete(adapter, setting.redis.url, "calm", size, pace).latency_us()
 
-    adapters = (Holdfast, PythonRedisLock, RedisPyLockBusy, Token, RingAfterRoundTrip, Ring)
+    adapters = (Fencelock, PythonRedisLock, RedisPyLockBusy, Token, RingAfterRoundTrip, Ring)
     with Crew(8) as crew:
         for size in (2, 8):
             notes: list[str] = []

@@ -9,7 +9,7 @@ import psutil
 
 from benchmarks.adapters.limits.redis_pair import RawPair
 from benchmarks.adapters.limits.redis_pair_asyncio import AsyncRawPair
-from benchmarks.adapters.ours import AsyncHoldfast, Holdfast, HoldfastReused
+from benchmarks.adapters.ours import AsyncFencelock, Fencelock, FencelockReused
 from benchmarks.adapters.rivals.aioredlock import Aioredlock
 from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
 from benchmarks.adapters.rivals.redis_py import RedisPyLock, RedisPyLockFresh
@@ -21,8 +21,8 @@ from benchmarks.rounds import Table
 from benchmarks.setting import Setting, scenario
 
 SYNC = (
-    Holdfast,
-    HoldfastReused,
+    Fencelock,
+    FencelockReused,
     Sherlock,
     RedisPyLock,
     RedisPyLockFresh,
@@ -30,7 +30,7 @@ SYNC = (
     Tooz,
     RawPair,
 )
-ASYNC = (AsyncHoldfast, AsyncRedisPyLock, Aioredlock, AsyncRawPair)
+ASYNC = (AsyncFencelock, AsyncRedisPyLock, Aioredlock, AsyncRawPair)
 GOALS = {
     RedisPyLock.label: 2.2,
     RawPair.label: 0.65,

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from benchmarks.adapters.contract import Turns
 from benchmarks.adapters.limits.redlock import SendToAll, SendToAllReadAll
 from benchmarks.adapters.limits.redlock_asyncio import AsyncSendToAllReadAll
-from benchmarks.adapters.ours import AsyncHoldfast, Holdfast
+from benchmarks.adapters.ours import AsyncFencelock, Fencelock
 from benchmarks.adapters.rivals.aioredlock import Aioredlock
 from benchmarks.adapters.rivals.pottery import Pottery
 from benchmarks.adapters.rivals.redlock_ng import AsyncRedlockNg, RedlockNg
@@ -19,9 +19,9 @@ from benchmarks.rounds import Samples, Table, interleave, left_out, median_us
 from benchmarks.setting import Setting, scenario
 from tests.servers import RedisServer
 
-SYNC = (Holdfast, Pottery, RedlockNg, SendToAll, SendToAllReadAll)
-ASYNC = (AsyncHoldfast, Aioredlock, AsyncRedlockNg, AsyncSendToAllReadAll)
-STOPPED = (Holdfast, Pottery, RedlockNg, SendToAll)
+SYNC = (Fencelock, Pottery, RedlockNg, SendToAll, SendToAllReadAll)
+ASYNC = (AsyncFencelock, Aioredlock, AsyncRedlockNg, AsyncSendToAllReadAll)
+STOPPED = (Fencelock, Pottery, RedlockNg, SendToAll)
 GOALS = {
     Pottery.label: 2.0,
     RedlockNg.label: 2.0,

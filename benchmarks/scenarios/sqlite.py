@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.adapters.contract import Turns
 from benchmarks.adapters.limits.flock import Flock
 from benchmarks.adapters.limits.sqlite_row import BareRow
-from benchmarks.adapters.ours import Holdfast, HoldfastReused
+from benchmarks.adapters.ours import Fencelock, FencelockReused
 from benchmarks.adapters.rivals.filelock import FileLock
 from benchmarks.adapters.rivals.portalocker import Portalocker
 from benchmarks.adapters.rivals.tooz import Tooz
@@ -18,8 +18,8 @@ from benchmarks.pairs import measure_pairs
 from benchmarks.rounds import Table, interleave
 from benchmarks.setting import Setting, scenario
 
-PAIR = (Holdfast, HoldfastReused, FileLock, Portalocker, Tooz, BareRow, Flock)
-HAND_OFF = (Holdfast, FileLock, Portalocker, Tooz, Flock)
+PAIR = (Fencelock, FencelockReused, FileLock, Portalocker, Tooz, BareRow, Flock)
+HAND_OFF = (Fencelock, FileLock, Portalocker, Tooz, Flock)
 IDLE = 8
 
 
@@ -60,7 +60,7 @@ def sqlite_idle(setting: Setting) -> Iterator[Table]:
         return run
 
     with Crew(IDLE) as crew:
-        contestants = {one.label: contestant(crew, one) for one in (Holdfast, FileLock)}
+        contestants = {one.label: contestant(crew, one) for one in (Fencelock, FileLock)}
         samples = interleave(contestants, setting.rounds(3, 1), notes)
     title = f"SQLite, {IDLE} idle waiters together"
     yield Table(title, "ms of CPU per s", "lower", samples, notes=notes)

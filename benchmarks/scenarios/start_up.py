@@ -11,11 +11,11 @@ from pathlib import Path
 from benchmarks.rounds import Table, interleave
 from benchmarks.setting import Setting, scenario
 
-COMMAND = "holdfast --version"
+COMMAND = "fencelock --version"
 NOTHING = "python -c pass"
 COMMANDS = {
-    "import holdfast": ("-c", "import holdfast"),
-    COMMAND: (str(Path(sys.executable).parent / "holdfast"), "--version"),
+    "import fencelock": ("-c", "import fencelock"),
+    COMMAND: (str(Path(sys.executable).parent / "fencelock"), "--version"),
     "import redis": ("-c", "import redis"),
     "import filelock": ("-c", "import filelock"),
     NOTHING: ("-c", "pass"),
@@ -30,8 +30,8 @@ def start_up(setting: Setting) -> Iterator[Table]:
     samples = interleave(contestants, setting.rounds(15, 3), notes, warm=True)
     command_line = {label: samples[label] for label in (COMMAND, NOTHING)}
     imports = {label: times for label, times in samples.items() if label != COMMAND}
-    yield Table("Start-up of `import holdfast`", "ms", "lower", imports, notes=notes)
-    yield Table("Start-up of `holdfast --version`", "ms", "lower", command_line)
+    yield Table("Start-up of `import fencelock`", "ms", "lower", imports, notes=notes)
+    yield Table("Start-up of `fencelock --version`", "ms", "lower", command_line)
 
 
 def _timed(words: tuple[str, ...]) -> Callable[[], float]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from benchmarks.adapters.limits.zookeeper_baton import ZooKeeperBaton
 from benchmarks.adapters.limits.zookeeper_pair import BareNode
-from benchmarks.adapters.ours import Holdfast
+from benchmarks.adapters.ours import Fencelock
 from benchmarks.adapters.rivals.kazoo import KazooLock
 from benchmarks.adapters.rivals.tooz import Tooz
 from benchmarks.crew import Crew
@@ -16,9 +16,9 @@ from benchmarks.rounds import Table
 from benchmarks.setting import Setting, scenario
 from benchmarks.turns import Pace
 
-PAIR = (Holdfast, KazooLock, Tooz, BareNode)
+PAIR = (Fencelock, KazooLock, Tooz, BareNode)
 PAIR_GOALS = {KazooLock.label: 1.3, Tooz.label: 1.3, BareNode.label: 0.87}
-HAND_OFF = (Holdfast, KazooLock, Tooz, ZooKeeperBaton)
+HAND_OFF = (Fencelock, KazooLock, Tooz, ZooKeeperBaton)
 HAND_OFF_GOALS = {KazooLock.label: 1.5, Tooz.label: 1.5}
 
 

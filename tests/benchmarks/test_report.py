@@ -106,4 +106,4 @@ def test_a_run_from_end_to_end(tmp_path: Path) -> None:
     assert "limit: bare lease row" in words((report / "sqlite-pair.svg").read_text())
     assert "](sqlite-pair.svg)" in (report / "report.md").read_text()
     (table,) = json.loads((report / "results.json").read_text())["scenarios"]["sqlite-pair"]
-    assert len(table["samples"]["Holdfast"]) == 7
+    assert len(table["samples"]["Fencelock"]) == 7

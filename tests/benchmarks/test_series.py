@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.adapters.contract import AnyTurns, Turns
-from benchmarks.adapters.ours import AsyncHoldfast, Holdfast
+from benchmarks.adapters.ours import AsyncFencelock, Fencelock
 from benchmarks.series import Series, Turn, Window
 from benchmarks.turns import Diary, Pace, gather
 
@@ -61,7 +61,7 @@ def compete(adapter: type[AnyTurns], url: str) -> list[Diary]:
     return diaries
 
 
-@pytest.mark.parametrize("adapter", [Holdfast, AsyncHoldfast])
+@pytest.mark.parametrize("adapter", [Fencelock, AsyncFencelock])
 def test_contenders_take_turns(adapter: type[AnyTurns], tmp_path: Path) -> None:
     """Two in one process; how often each had the lock is the machine's affair."""
     for diary in compete(adapter, f"sqlite:///{tmp_path}/locks.db"):

@@ -16,7 +16,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-import holdfast
+import fencelock
 from tests.waiting import eventually
 
 WAITS = ("sh", "-c", "echo started; read _")
@@ -24,7 +24,7 @@ WAITS = ("sh", "-c", "echo started; read _")
 
 
 class Started:
-    """A `holdfast` that runs in the background."""
+    """A `fencelock` that runs in the background."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -68,13 +68,13 @@ class Started:
 
 
 class Cli:
-    """Runs `holdfast` with a given engine."""
+    """Runs `fencelock` with a given engine."""
 
     def __init__(self, url: str, home: Path, running: ExitStack) -> None:
         self.url = url
         self.environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("HOLDFAST")},
-            "HOLDFAST_URL": url,
+            **{key: value for key, value in os.environ.items() if not key.startswith("FENCELOCK")},
+            "FENCELOCK_URL": url,
             "HOME": str(home),
             "XDG_STATE_HOME": str(home),
         }
@@ -85,7 +85,7 @@ class Cli:
     ) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "holdfast", *words],
+            [sys.executable, "-m", "fencelock", *words],
             env=self.environment | environment,
             input=input,
             capture_output=True,
@@ -97,7 +97,7 @@ class Cli:
         """Start it in the background; the fixture ends it."""
         process = self._running.enter_context(
             subprocess.Popen(
-                [sys.executable, "-m", "holdfast", *words],
+                [sys.executable, "-m", "fencelock", *words],
                 env=self.environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -137,8 +137,8 @@ def sqlite_cli(tmp_path: Path) -> Iterator[Cli]:
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.Client(url, label="the test") as client:
+def client(url: str) -> Iterator[fencelock.Client]:
+    with fencelock.Client(url, label="the test") as client:
         yield client
 
 
@@ -148,12 +148,12 @@ def name() -> str:
     return f"cli-{uuid4()}"
 
 
-def waiting(client: holdfast.Client, name: str, count: int) -> None:
+def waiting(client: fencelock.Client, name: str, count: int) -> None:
     """Wait until so many stand in the queue."""
     eventually(lambda: client.inspect(name).waiting == count, f"{count} to wait for {name}")
 
 
-def nothing_left(client: holdfast.Client, name: str) -> bool:
+def nothing_left(client: fencelock.Client, name: str) -> bool:
     """Whether nobody holds the name or waits for it."""
     seen = client.inspect(name)
     return not seen.holders and not seen.waiting

@@ -1,4 +1,4 @@
-"""A command for `holdfast run` that has a child of its own, tells which signals they get, and
+"""A command for `fencelock run` that has a child of its own, tells which signals they get, and
 writes down how long they lived.
 
     python subject.py FOLDER [DEAF…]
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from holdfast.io.clock import now
+from fencelock.io.clock import now
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 BEAT = "{:020.6f}"

@@ -11,7 +11,7 @@ import termios
 from pathlib import Path
 from typing import Self
 
-from holdfast.io.clock import now
+from fencelock.io.clock import now
 from tests.cli.conftest import Cli
 
 PROMPT = "ready> "
@@ -73,15 +73,15 @@ class Terminal:
 
 
 def on_a_terminal(cli: Cli, *words: str) -> str:
-    """Run `holdfast` on a terminal; what is shown there."""
-    with Terminal(cli, sys.executable, "-m", "holdfast", *words) as terminal:
+    """Run `fencelock` on a terminal; what is shown there."""
+    with Terminal(cli, sys.executable, "-m", "fencelock", *words) as terminal:
         return terminal.rest()
 
 
 def shell(cli: Cli, folder: Path) -> Terminal:
-    """An interactive shell in which `holdfast` is the command under test."""
-    script = folder / "holdfast"
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m holdfast "$@"\n')
+    """An interactive shell in which `fencelock` is the command under test."""
+    script = folder / "fencelock"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m fencelock "$@"\n')
     script.chmod(0o700)
     cli.environment["PATH"] = f"{folder}:{cli.environment['PATH']}"
     terminal = Terminal(cli, "bash", "--norc", "--noprofile", "--noediting", "-i")

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.cli.bench.expect import expectations, rough, shortest_ttl, span, warnings
-from holdfast.cli.bench.figures import Figure, Turn, in_order, overlaps, passing, simple, waiting
-from holdfast.cli.bench.job import Samples
+import fencelock
+from fencelock.cli.bench.expect import expectations, rough, shortest_ttl, span, warnings
+from fencelock.cli.bench.figures import Figure, Turn, in_order, overlaps, passing, simple, waiting
+from fencelock.cli.bench.job import Samples
 from tests.cli.conftest import Cli, Started, gone
 from tests.cli.terminals import on_a_terminal
 from tests.servers import RedisFactory
 from tests.waiting import eventually
 
 KEYS = ["look", "pair", "hand-off", "turns-2", "turns-8", "processes", "tasks", "renewals"]
-OURS = "holdfast-bench-*"
+OURS = "fencelock-bench-*"
 SECRET = "geheim"
 
 
@@ -35,7 +35,7 @@ def test_engines_that_are_different(
         figures_of(cli)
 
 
-def test_for_programs(cli: Cli, client: holdfast.Client) -> None:
+def test_for_programs(cli: Cli, client: fencelock.Client) -> None:
     figures_of(cli)
     assert client.names(OURS) == []
 
@@ -54,7 +54,7 @@ def figures_of(cli: Cli) -> None:
     assert found["engine"].partition(":")[0] == cli.url.partition(":")[0]
     assert (found["shortest_ttl"] is None) == (found["traits"]["heartbeat"] is not None)
     assert all("please report" not in line for line in found["warnings"])
-    assert all(line.startswith("holdfast: measuring ") for line in ended.stderr.splitlines())
+    assert all(line.startswith("fencelock: measuring ") for line in ended.stderr.splitlines())
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_on_a_terminal(sqlite_cli: Cli) -> None:
     assert "What to expect" in shown
 
 
-def start_bench(cli: Cli, client: holdfast.Client) -> Started:
+def start_bench(cli: Cli, client: fencelock.Client) -> Started:
     """One that is in the middle of it: a lock is held."""
     started = cli.start("bench", "--seconds", "16")
     eventually(lambda: client.names(OURS), "the benchmark's first lock")
@@ -78,7 +78,7 @@ def test_nothing_is_left_behind(
     redis_server: RedisFactory, tmp_path: Path, signum: signal.Signals
 ) -> None:
     url = f"redis://:{SECRET}@{redis_server(requirepass=SECRET).address}"
-    with ExitStack() as running, holdfast.Client(url) as client:
+    with ExitStack() as running, fencelock.Client(url) as client:
         started = start_bench(Cli(url, tmp_path, running), client)
         family = started.family()
         assert not [word for each in family for word in each.cmdline() if SECRET in word]
@@ -119,7 +119,7 @@ def test_an_overlap_is_seen() -> None:
 
 # --- what they mean
 
-CORRECT = holdfast.Traits("correctness", fencing="a counter", clock="its own")
+CORRECT = fencelock.Traits("correctness", fencing="a counter", clock="its own")
 
 
 def figures(pair: float = 0.0002, slow: float = 0.001, look: float = 0.0001) -> dict[str, Figure]:
@@ -162,7 +162,7 @@ def test_an_engine_whose_locks_are_connections() -> None:
     ],
 )
 def test_warnings(
-    traits: holdfast.Traits, measured: dict[str, Figure], count: int, warning: str
+    traits: fencelock.Traits, measured: dict[str, Figure], count: int, warning: str
 ) -> None:
     (line,) = warnings(traits, measured, count)
     assert warning in line

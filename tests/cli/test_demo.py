@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from holdfast.cli.demo.accounts import Ending
-from holdfast.cli.demo.scene import Scene
-from holdfast.cli.demo.verdict import judge
-from holdfast.cli.demo.view import LiveView
-from holdfast.core.ticket import Contender, Inspection, Owner
-from holdfast.io.clock import now
+from fencelock.cli.demo.accounts import Ending
+from fencelock.cli.demo.scene import Scene
+from fencelock.cli.demo.verdict import judge
+from fencelock.cli.demo.view import LiveView
+from fencelock.core.ticket import Contender, Inspection, Owner
+from fencelock.io.clock import now
 from tests.cli.conftest import Cli, Started, gone
 from tests.cli.terminals import on_a_terminal
 from tests.waiting import eventually

@@ -1,4 +1,4 @@
-"""`holdfast ls`, `show` and `break`: for people and for programs, and never an id."""
+"""`fencelock ls`, `show` and `break`: for people and for programs, and never an id."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-import holdfast
-from holdfast.cli.listing import duration
-from holdfast.cli.messages import printable
+import fencelock
+from fencelock.cli.listing import duration
+from fencelock.cli.messages import printable
 from tests.cli.conftest import Cli, waiting
 from tests.cli.terminals import on_a_terminal
 
@@ -21,7 +21,7 @@ HEAD = ["NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"]
 WAITER = {"host", "pid", "label", "fence", "expires_in", "share", "waiting_for"}
 
 
-def test_show(cli: Cli, client: holdfast.Client, name: str) -> None:
+def test_show(cli: Cli, client: fencelock.Client, name: str) -> None:
     with client.lock(name) as lease:
         cli.start("run", name, "--label", "the second", "--", "true")
         waiting(client, name, 1)
@@ -38,7 +38,7 @@ def test_show(cli: Cli, client: holdfast.Client, name: str) -> None:
         assert "\x1b" not in shown
 
 
-def test_show_for_programs(cli: Cli, client: holdfast.Client, name: str) -> None:
+def test_show_for_programs(cli: Cli, client: fencelock.Client, name: str) -> None:
     with client.lock(name) as lease:
         for _ in range(2):
             cli.start("run", name, "--label", "another", "--", "true")
@@ -59,7 +59,7 @@ def test_show_for_programs(cli: Cli, client: holdfast.Client, name: str) -> None
     assert age.total_seconds() >= holder["held_for"] >= waiter["waiting_for"] > 0
 
 
-def test_show_what_is_free(cli: Cli, client: holdfast.Client, name: str) -> None:
+def test_show_what_is_free(cli: Cli, client: fencelock.Client, name: str) -> None:
     assert cli("show", name).stdout == f"{name}\n  free\n  waiting     0\n"
     lease = client.lock(name).acquire()
     client.break_lock(name)
@@ -69,7 +69,7 @@ def test_show_what_is_free(cli: Cli, client: holdfast.Client, name: str) -> None
     )
 
 
-def test_ls(cli: Cli, client: holdfast.Client) -> None:
+def test_ls(cli: Cli, client: fencelock.Client) -> None:
     common = f"ls-{uuid4()}"
     odd = f"{common}: {{[red]ä*}} /"
     with client.lock(f"{common}:a") as a, client.lock(odd) as b:
@@ -95,24 +95,24 @@ def test_ls(cli: Cli, client: holdfast.Client) -> None:
     assert "Nothing is held or waited for." in on_a_terminal(cli, "ls", f"{common}*")
 
 
-def test_break(cli: Cli, client: holdfast.Client, name: str) -> None:
+def test_break(cli: Cli, client: fencelock.Client, name: str) -> None:
     lease = client.lock(name).acquire()
     ended = cli("break", name, "--yes")
     owner = f"the test (pid {os.getpid()} on {lease.owner.host})"
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == f"Broken: {name} was held by {owner}\n"
     assert not client.inspect(name).holders
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         lease.release()
 
     ended = cli("break", name, "--yes")
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == f"holdfast: nobody holds {name!r}\n"
+    assert ended.stderr == f"fencelock: nobody holds {name!r}\n"
 
 
 @pytest.mark.parametrize(("answer", "broken"), [("y\n", True), ("n\n", False), ("", False)])
 def test_break_asks(
-    cli: Cli, client: holdfast.Client, name: str, answer: str, broken: bool
+    cli: Cli, client: fencelock.Client, name: str, answer: str, broken: bool
 ) -> None:
     lease = client.lock(name).acquire()
     ended = cli("break", name, input=answer)
@@ -120,11 +120,11 @@ def test_break_asks(
     assert f"Take {name!r} from the test (pid {os.getpid()} on" in ended.stderr
     assert bool(client.inspect(name).holders) is not broken
     if not broken:
-        assert f"holdfast: {name!r} was not broken\n" in ended.stderr
+        assert f"fencelock: {name!r} was not broken\n" in ended.stderr
         lease.release()
 
 
-def test_break_for_programs(cli: Cli, client: holdfast.Client, name: str) -> None:
+def test_break_for_programs(cli: Cli, client: fencelock.Client, name: str) -> None:
     lease = client.lock(name).acquire()
     ended = cli("break", name, "--yes", "--json")
     answer = json.loads(ended.stdout)
@@ -138,7 +138,7 @@ def test_break_for_programs(cli: Cli, client: holdfast.Client, name: str) -> Non
     )
 
 
-def test_break_does_not_hit_the_next_one(cli: Cli, client: holdfast.Client, name: str) -> None:
+def test_break_does_not_hit_the_next_one(cli: Cli, client: fencelock.Client, name: str) -> None:
     """What one agreed to was about the holder one was shown."""
     lease = client.lock(name).acquire()
     started = cli.start("break", name)
@@ -185,7 +185,7 @@ def test_what_a_terminal_would_obey_is_not_printed() -> None:
 
 
 def test_who_shares(sqlite_cli: Cli) -> None:
-    client = holdfast.Client(sqlite_cli.url, label="one")
+    client = fencelock.Client(sqlite_cli.url, label="one")
     with client, client.rwlock("x").read(), client.semaphore("y", 5, weight=2):
         lines = sqlite_cli("ls").stdout.splitlines()
         assert re.match(r"x +one \(.*\), reading  ", lines[1])

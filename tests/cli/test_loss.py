@@ -9,8 +9,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-import holdfast
-from holdfast.io.clock import now
+import fencelock
+from fencelock.io.clock import now
 from tests.cli import subject
 from tests.cli.conftest import WAITS, Cli, gone, nothing_left
 from tests.cli.test_signals import PATIENTLY, ROLES, start_subject
@@ -22,7 +22,7 @@ TERMINATED = ["child SIGTERM", "parent SIGTERM"]
 
 @pytest.mark.parametrize("deaf", [(), ("child",), ROLES])
 def test_the_lock_is_broken(
-    cli: Cli, client: holdfast.Client, name: str, tmp_path: Path, deaf: Sequence[str]
+    cli: Cli, client: fencelock.Client, name: str, tmp_path: Path, deaf: Sequence[str]
 ) -> None:
     started = start_subject(cli, name, tmp_path, "--ttl", "3", "--grace", "1", deaf=deaf)
     family = started.family()
@@ -42,7 +42,7 @@ def test_the_lock_is_broken(
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 119), (5, 5)])
 def test_the_command_ends_after_the_lock_was_broken(
-    cli: Cli, client: holdfast.Client, name: str, code: int, expected: int
+    cli: Cli, client: fencelock.Client, name: str, code: int, expected: int
 ) -> None:
     """It was not protected to its end: that is no success. But its own error says more."""
     started = cli.start("run", name, "--", "sh", "-c", f"echo started; read _; exit {code}")
@@ -58,7 +58,7 @@ def test_redis_freezes(
     sqlite_cli: Cli, redis_server: RedisFactory, name: str, tmp_path: Path
 ) -> None:
     server = redis_server()
-    sqlite_cli.environment["HOLDFAST_URL"] = server.url
+    sqlite_cli.environment["FENCELOCK_URL"] = server.url
     started = start_subject(sqlite_cli, name, tmp_path, "--ttl", "6", "--grace", "1.5", deaf=ROLES)
     family = started.family()
     server.freeze()
@@ -69,7 +69,7 @@ def test_redis_freezes(
     server.thaw()
     assert started.wait() == 119
     assert "the lease could not be renewed and is about to end" in started.errors()
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         assert nothing_left(client, name)
 
 
@@ -94,7 +94,7 @@ def test_the_engine_comes_back_in_time(
     sqlite_cli: Cli, redis_server: RedisFactory, name: str, tmp_path: Path
 ) -> None:
     server = redis_server()
-    sqlite_cli.environment["HOLDFAST_URL"] = server.url
+    sqlite_cli.environment["FENCELOCK_URL"] = server.url
     started = start_subject(sqlite_cli, name, tmp_path, "--ttl", "9", "--grace", "0.1")
     server.freeze()
     frozen_at = now()
@@ -111,7 +111,7 @@ def test_the_engine_is_gone_when_the_command_ends(
 ) -> None:
     """The work was protected to its end: the lease is good for some time yet."""
     server = redis_server()
-    sqlite_cli.environment["HOLDFAST_URL"] = server.url
+    sqlite_cli.environment["FENCELOCK_URL"] = server.url
     started = sqlite_cli.start("run", name, "--", *WAITS)
     assert started.line() == "started"
     server.kill()

@@ -13,7 +13,7 @@ LONG = "x" * 10_000
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "x"], "What to run is missing: holdfast run NAME -- COMMAND…"),
+        (["run", "x"], "What to run is missing: fencelock run NAME -- COMMAND…"),
         (["run", "x", "ls"], "Got unexpected extra argument (ls)"),
         (["run", "--", "ls"], "Missing argument 'NAME'."),
         (["run", "", "--", "ls"], "a lock's name must not be empty"),
@@ -50,7 +50,7 @@ def test_a_command_line_that_makes_no_sense(
     ended = sqlite_cli(*words)
     assert (ended.returncode, ended.stdout) == (64, "")
     assert message in ended.stderr
-    assert ended.stderr.startswith("holdfast: ")
+    assert ended.stderr.startswith("fencelock: ")
     assert ended.stderr.count("\n") == 1
 
 
@@ -60,9 +60,9 @@ def test_a_command_line_that_makes_no_sense(
 )
 @pytest.mark.parametrize("url", [f"redis://me:geheim@{HOST}:1", "nosuch://me:geheim@x"])
 def test_an_engine_that_is_not_there(sqlite_cli: Cli, words: list[str], url: str) -> None:
-    ended = sqlite_cli(*words, HOLDFAST_URL=url)
+    ended = sqlite_cli(*words, FENCELOCK_URL=url)
     assert (ended.returncode, ended.stdout) == (69, "")
-    assert ended.stderr.startswith("holdfast: ")
+    assert ended.stderr.startswith("fencelock: ")
     assert ended.stderr.count("\n") == 1
     assert "geheim" not in ended.stderr
 
@@ -70,7 +70,7 @@ def test_an_engine_that_is_not_there(sqlite_cli: Cli, words: list[str], url: str
 @pytest.mark.parametrize("scheme", ["postgresql+advisory", "mysql+getlock"])
 def test_a_ttl_that_the_engine_does_not_have(sqlite_cli: Cli, scheme: str) -> None:
     words = ["run", "x", "--ttl", "5", "--", "echo", "ran"]
-    ended = sqlite_cli(*words, HOLDFAST_URL=f"{scheme}://me:geheim@{HOST}:1/db")
+    ended = sqlite_cli(*words, FENCELOCK_URL=f"{scheme}://me:geheim@{HOST}:1/db")
     assert (ended.returncode, ended.stdout) == (69, "")
     assert "so there is no ttl: leave it out, or use" in ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -78,7 +78,7 @@ def test_a_ttl_that_the_engine_does_not_have(sqlite_cli: Cli, scheme: str) -> No
 
 def test_a_wrong_password_is_not_shown(sqlite_cli: Cli, redis_server: RedisFactory) -> None:
     server = redis_server(requirepass="right")
-    ended = sqlite_cli("ls", HOLDFAST_URL=f"redis://:geheim@{server.address}")
+    ended = sqlite_cli("ls", FENCELOCK_URL=f"redis://:geheim@{server.address}")
     assert (ended.returncode, ended.stdout) == (69, "")
     assert server.address in ended.stderr
     assert "geheim" not in ended.stderr
@@ -88,16 +88,16 @@ def test_a_wrong_password_is_not_shown(sqlite_cli: Cli, redis_server: RedisFacto
 def test_help_shows_an_example(sqlite_cli: Cli, command: str | None) -> None:
     ended = sqlite_cli(*([command] if command else []), "--help")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert "Examples:\n    holdfast " in ended.stdout
+    assert "Examples:\n    fencelock " in ended.stdout
 
 
 def test_without_a_command_it_says_what_there_is(sqlite_cli: Cli) -> None:
     ended = sqlite_cli()
     assert (ended.returncode, ended.stdout) == (64, "")
-    assert "Usage: holdfast" in ended.stderr
+    assert "Usage: fencelock" in ended.stderr
 
 
 def test_the_version(sqlite_cli: Cli) -> None:
     ended = sqlite_cli("--version")
     assert ended.returncode == 0
-    assert ended.stdout.startswith("holdfast ")
+    assert ended.stdout.startswith("fencelock ")

@@ -1,16 +1,16 @@
-"""`holdfast migrate`: names move, exclusion and fences stay."""
+"""`fencelock migrate`: names move, exclusion and fences stay."""
 
 from __future__ import annotations
 
-import holdfast
+import fencelock
 from tests.cli.conftest import Cli
 
 
 def test_names_move_when_nobody_uses_them(sqlite_cli: Cli, redis_url: str) -> None:
-    with holdfast.Client(sqlite_cli.url) as old, holdfast.Client(redis_url) as new:
+    with fencelock.Client(sqlite_cli.url) as old, fencelock.Client(redis_url) as new:
         with old.lock("order:1") as lease:
             busy = sqlite_cli("migrate", "order:*", "--to", redis_url, "-w", "0.3")
-            assert (busy.returncode, busy.stderr) == (1, "holdfast: still in use: order:1\n")
+            assert (busy.returncode, busy.stderr) == (1, "fencelock: still in use: order:1\n")
         other = old.lock("report").acquire()
         done = sqlite_cli("migrate", "order:*", "--to", redis_url)
         assert done.returncode == 0, done.stderr

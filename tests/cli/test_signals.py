@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-import holdfast
-from holdfast.io.clock import now
+import fencelock
+from fencelock.io.clock import now
 from tests.cli import subject
 from tests.cli.conftest import WAITS, Cli, Started, gone, nothing_left, waiting
 from tests.waiting import eventually
@@ -60,7 +60,7 @@ def test_a_signal_that_ends_the_command(sqlite_cli: Cli, signum: signal.Signals)
 
 @pytest.mark.parametrize("signum", SIGNALS)
 def test_a_signal_while_waiting(
-    cli: Cli, client: holdfast.Client, name: str, signum: signal.Signals
+    cli: Cli, client: fencelock.Client, name: str, signum: signal.Signals
 ) -> None:
     with client.lock(name):
         started = cli.start("run", name, "--", "echo", "ran")
@@ -72,7 +72,7 @@ def test_a_signal_while_waiting(
     assert nothing_left(client, name)
 
 
-def test_what_was_ignored_stays_ignored(cli: Cli, client: holdfast.Client, name: str) -> None:
+def test_what_was_ignored_stays_ignored(cli: Cli, client: fencelock.Client, name: str) -> None:
     """As with nohup."""
     with client.lock(name):
         started = cli.start(
@@ -120,7 +120,9 @@ def test_the_wrapper_is_stopped(sqlite_cli: Cli, tmp_path: Path) -> None:
     assert started.wait() == 119
 
 
-def test_the_warden_is_killed(cli: Cli, client: holdfast.Client, name: str, tmp_path: Path) -> None:
+def test_the_warden_is_killed(
+    cli: Cli, client: fencelock.Client, name: str, tmp_path: Path
+) -> None:
     """The command and its children don't go on, and the lock is given back."""
     started = start_subject(cli, name, tmp_path)
     family = started.family()

@@ -1,4 +1,4 @@
-"""At a terminal, a command under `holdfast run` behaves like any other job of the shell."""
+"""At a terminal, a command under `fencelock run` behaves like any other job of the shell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.cli.conftest import Cli
 from tests.cli.terminals import PROMPT, Terminal, shell
 from tests.waiting import eventually
@@ -28,7 +28,7 @@ def terminal(sqlite_cli: Cli, tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_the_command_reads_from_the_terminal(terminal: Terminal) -> None:
-    terminal.type(f"holdfast run x -- {READS}\n")
+    terminal.type(f"fencelock run x -- {READS}\n")
     terminal.expect("started")
     terminal.type("one\n")
     terminal.expect("<one>")
@@ -39,25 +39,25 @@ def test_the_command_reads_from_the_terminal(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize("command", [SLEEPS, READS], ids=["sleeps", "reads"])
 def test_ctrl_c(terminal: Terminal, command: str) -> None:
-    terminal.type(f"holdfast run x -- {command}\n")
+    terminal.type(f"fencelock run x -- {command}\n")
     terminal.expect("started")
     terminal.type(CTRL_C)
     expect_code(terminal, 130)
 
 
 def test_ctrl_z_and_back(terminal: Terminal, sqlite_cli: Cli) -> None:
-    terminal.type(f"holdfast run x -- {SLEEPS}\n")
+    terminal.type(f"fencelock run x -- {SLEEPS}\n")
     terminal.expect("started")
     terminal.type(CTRL_Z)
     expect_resumed(terminal)
-    with holdfast.Client(sqlite_cli.url) as client:
+    with fencelock.Client(sqlite_cli.url) as client:
         assert client.inspect("x").holders, "stopping for a moment is not losing"
     terminal.type(CTRL_C)
     expect_code(terminal, 130)
 
 
 def test_ctrl_z_and_back_for_one_that_reads(terminal: Terminal) -> None:
-    terminal.type(f"holdfast run x -- {READS}\n")
+    terminal.type(f"fencelock run x -- {READS}\n")
     terminal.expect("started")
     terminal.type("one\n")
     terminal.expect("<one>")
@@ -69,12 +69,12 @@ def test_ctrl_z_and_back_for_one_that_reads(terminal: Terminal) -> None:
 
 
 def test_one_that_stays_stopped_loses_its_lease(terminal: Terminal) -> None:
-    terminal.type(f"holdfast run x --ttl 2 -- {SLEEPS}\n")
+    terminal.type(f"fencelock run x --ttl 2 -- {SLEEPS}\n")
     terminal.expect("started")
     terminal.type(CTRL_Z)
     terminal.expect("Stopped")
     terminal.expect(PROMPT)
-    terminal.type("holdfast run x -- echo 'the' 'next'\n")
+    terminal.type("fencelock run x -- echo 'the' 'next'\n")
     terminal.expect("the next")
     terminal.type("fg\n")
     terminal.expect("stopping the command")
@@ -82,7 +82,7 @@ def test_one_that_stays_stopped_loses_its_lease(terminal: Terminal) -> None:
 
 
 def test_in_the_background(terminal: Terminal) -> None:
-    terminal.type(f"holdfast run x -- {READS} &\n")
+    terminal.type(f"fencelock run x -- {READS} &\n")
     terminal.expect("started")
     terminal.type("wait -n; jobs\n")
     terminal.expect("Stopped")
@@ -95,7 +95,9 @@ def test_in_the_background(terminal: Terminal) -> None:
 
 
 def test_a_pager_at_the_end_of_the_pipe_keeps_the_terminal(terminal: Terminal) -> None:
-    terminal.type("holdfast run x -- seq 7 9 | sh -c 'cat; read key < /dev/tty; echo \"<$key>\"'\n")
+    terminal.type(
+        "fencelock run x -- seq 7 9 | sh -c 'cat; read key < /dev/tty; echo \"<$key>\"'\n"
+    )
     terminal.expect("8")
     terminal.type("q\n")
     terminal.expect("<q>")
@@ -106,7 +108,7 @@ def expect_resumed(terminal: Terminal) -> None:
     terminal.expect(PROMPT)
     shell = terminal.foreground()
     terminal.type("fg\n")
-    terminal.expect("holdfast run x")
+    terminal.expect("fencelock run x")
     # The shell says so first and hands over the terminal then: what is typed before is its own.
     eventually(lambda: terminal.foreground() != shell, "the command to have the terminal")
 

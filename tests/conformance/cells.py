@@ -17,9 +17,9 @@ from uuid import uuid4
 
 import pytest
 
-import holdfast
-from holdfast.io.blocking import run
-from holdfast.primitives.kept import Kept
+import fencelock
+from fencelock.io.blocking import run
+from fencelock.primitives.kept import Kept
 from tests.waiting import soon
 
 ENGINES = (
@@ -124,7 +124,7 @@ class Cell:
 
     def client(self, **options: Any) -> Any:
         """A client of this face: `Client` or `AsyncClient`."""
-        kind = holdfast.Client if self.face == "sync" else holdfast.AsyncClient
+        kind = fencelock.Client if self.face == "sync" else fencelock.AsyncClient
         self._clients.append(kind(self.url, **options))
         return self._clients[-1]
 

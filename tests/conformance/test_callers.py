@@ -2,7 +2,7 @@
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
 from tests.conformance.test_waiting import with_lock
@@ -13,11 +13,11 @@ async def test_the_same_caller_twice_would_deadlock(cell: Cell) -> None:
     client = cell.client()
     one, other = cell.actor(), cell.actor()
     lease = await one.do(lambda: client.lock(cell.name).acquire())
-    with pytest.raises(holdfast.WouldDeadlock, match="reentrant=True") as caught:
+    with pytest.raises(fencelock.WouldDeadlock, match="reentrant=True") as caught:
         await one.do(lambda: client.lock(cell.name).acquire())
     assert caught.value.name == cell.name
     assert await one.do(lambda: client.lock(cell.name).try_acquire()) is None
-    with pytest.raises(holdfast.LockTimeout):  # another caller just waits
+    with pytest.raises(fencelock.LockTimeout):  # another caller just waits
         await other.do(lambda: client.lock(cell.name).acquire(timeout=0.6))
     await one.do(lease.release)
     again = await one.do(lambda: client.lock(cell.name).acquire())
@@ -43,7 +43,7 @@ async def test_a_reentrant_lock_keeps_its_fence(cell: Cell) -> None:
     assert outer.fence == inner.fence == third.fence
     for lease in (third, inner):
         await one.do(lease.release)
-        assert outer.state is holdfast.LeaseState.HELD
+        assert outer.state is fencelock.LeaseState.HELD
     assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
     await one.do(outer.release)
     assert await cell.run(lambda: client.lock(cell.name).try_acquire())
@@ -63,12 +63,12 @@ async def test_nested_with_blocks_of_a_reentrant_lock(cell: Cell) -> None:
     def nested() -> None:
         with lock as outer, lock as inner:
             fences.extend((outer.fence, inner.fence))
-        assert outer.state is holdfast.LeaseState.RELEASED
+        assert outer.state is fencelock.LeaseState.RELEASED
 
     async def nested_async() -> None:
         async with lock as outer, lock as inner:
             fences.extend((outer.fence, inner.fence))
-        assert outer.state is holdfast.LeaseState.RELEASED
+        assert outer.state is fencelock.LeaseState.RELEASED
 
     await cell.run(nested if cell.face == "sync" else nested_async)
     assert fences[0] == fences[1]
@@ -89,9 +89,9 @@ async def test_releasing_twice_is_harmless(cell: Cell) -> None:
     await cell.run(lease.release)
     successor = await cell.run(lambda: client.lock(cell.name).acquire())
     await cell.run(lease.release)
-    assert successor.state is holdfast.LeaseState.HELD
+    assert successor.state is fencelock.LeaseState.HELD
     await cell.run(successor.renew)
-    with pytest.raises(holdfast.LeaseLost, match="already released"):
+    with pytest.raises(fencelock.LeaseLost, match="already released"):
         lease.check()
 
 
@@ -116,7 +116,7 @@ async def test_a_forked_child_is_refused_and_the_parent_unharmed(cell: Cell) -> 
     with Child(cell.face, cell.url) as parent:
         held = parent.call("acquire", name=cell.name, **lasting(client, 10))
         for seen in parent.call("fork"):
-            assert "HoldfastError" in seen
+            assert "FencelockError" in seen
             assert "can't be used in its child" in seen
             assert "Make a new Client in the child" in seen
         assert parent.call("check")["fence"] == held["fence"]
@@ -127,9 +127,9 @@ async def test_closing_a_client_gives_back_what_it_holds(cell: Cell) -> None:
     client, other = cell.client(), cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     await cell.run(client.close)
-    assert lease.state is holdfast.LeaseState.LOST
+    assert lease.state is fencelock.LeaseState.LOST
     assert await cell.run(lambda: other.lock(cell.name).try_acquire())
-    with pytest.raises(holdfast.HoldfastError, match="is closed"):
+    with pytest.raises(fencelock.FencelockError, match="is closed"):
         await cell.run(lambda: client.lock(cell.name + ":other").acquire())
 
 
@@ -139,7 +139,7 @@ async def test_closing_a_client_ends_its_waiting(cell: Cell) -> None:
     waiter = cell.actor().start(client.lock(cell.name, **lasting(client, 1)).acquire)
     await queued(cell, other, 1)
     await cell.run(client.close)
-    with pytest.raises(holdfast.HoldfastError, match="closed"):
+    with pytest.raises(fencelock.FencelockError, match="closed"):
         await within(waiter)
 
     async def nobody_waits() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
 from tests.waiting import soon
@@ -48,7 +48,7 @@ async def acquire_free(client: Any, name: str) -> None:
 
 
 async def wait_in_vain(client: Any, name: str) -> None:
-    with suppress(holdfast.LockTimeout):
+    with suppress(fencelock.LockTimeout):
         await client.lock(name).acquire(timeout=0.05)
 
 
@@ -70,7 +70,7 @@ async def test_cancelled_at_every_await(async_cell: Cell, operation: Any) -> Non
     holder = await other.lock(cell.name).acquire() if contended else None
     before = asyncio.all_tasks()
     for k in count():
-        client = holdfast.AsyncClient(cell.url)  # a new one each time: connecting has awaits too
+        client = fencelock.AsyncClient(cell.url)  # a new one each time: connecting has awaits too
         attempt = CancelledAt(operation(client, cell.name), k)
         task = asyncio.create_task(_run(attempt))
         outcome = (await asyncio.gather(task, return_exceptions=True))[0]
@@ -95,7 +95,7 @@ async def share(client: Any, name: str) -> None:
 async def take_several(client: Any, name: str) -> None:
     async with client.lock_all([f"{name}:b", f"{name}:a"]):
         pass
-    with suppress(holdfast.LockTimeout):
+    with suppress(fencelock.LockTimeout):
         await client.lock_all([f"{name}:a", f"{name}:obstacle"]).acquire(timeout=0.05)
 
 
@@ -108,7 +108,7 @@ async def detect(client: Any, name: str) -> None:
 
 
 async def _transact(client: Any, name: str, policy: str) -> None:
-    with suppress(holdfast.LockTimeout):
+    with suppress(fencelock.LockTimeout):
         async with client.transaction(policy, timeout=0.05) as transaction:
             await transaction.lock(f"{name}:a")
             await transaction.lock(f"{name}:obstacle")
@@ -153,7 +153,7 @@ async def test_every_primitive_is_cancelled_at_every_await(
         return bool(await other.names(f"*{cell.name}*") == [f"{cell.name}:obstacle"])
 
     for k in count():
-        client = holdfast.AsyncClient(cell.url, ttl=None)
+        client = fencelock.AsyncClient(cell.url, ttl=None)
         await client.names("nothing")  # connected: that was cancelled above
         attempt = CancelledAt(operation(client, cell.name), k)
         task = asyncio.create_task(_run(attempt))

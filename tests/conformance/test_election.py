@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
 from tests.waiting import soon, within
@@ -33,7 +33,7 @@ class Observer:
             self.seen.append(leader)
 
     def _listen(self, election: Any) -> None:
-        with contextlib.suppress(holdfast.HoldfastError):  # its client was closed
+        with contextlib.suppress(fencelock.FencelockError):  # its client was closed
             self.seen.extend(election.observe())
 
     async def sees(self, *values: str | None) -> None:
@@ -70,7 +70,7 @@ async def test_one_leads_and_the_next_follows(cell: Cell) -> None:
     assert (leader.value, leader.term) == ("one", term.fence)
     follower = cell.actor().start(theirs.campaign)
     await queued(cell, client, 1)
-    with pytest.raises(holdfast.HoldfastError, match="already"):
+    with pytest.raises(fencelock.FencelockError, match="already"):
         await cell.run(mine.campaign)
     await cell.run(mine.resign)
     following = await within(follower)
@@ -139,7 +139,7 @@ async def test_a_lost_term_is_heard_of_though_the_leader_lives_on(cell: Cell) ->
     async with observing(cell, other.election(cell.name, ttl=300)) as observer:
         await observer.sees("me")
         assert await cell.run(lambda: other.break_lock(cell.name))
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(fencelock.LeaseLost):
             await cell.run(term.renew)
         await observer.sees("me", None)
 
@@ -194,7 +194,7 @@ async def test_a_term_that_is_lost_ends_the_work(cell: Cell) -> None:
         other.break_lock(cell.name)
         assert term.lost.wait(30)
 
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         await asyncio.wait_for(
             cell.actor().do(
                 lambda: election.lead(

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.guards import AsyncFencedFile, FencedFile
-from holdfast.guards.stamp import Claim
+import fencelock
+from fencelock.guards import AsyncFencedFile, FencedFile
+from fencelock.guards.stamp import Claim
 from tests.conformance.cells import Cell, queued
 from tests.waiting import PATIENCE, soon, within
 
@@ -95,7 +95,7 @@ async def test_an_engine_that_numbers_by_itself_says_so(cell: Cell, tmp_path: Pa
     if client.traits.lifting:
         return
     await seen_before(cell, client, tmp_path)
-    with pytest.raises(holdfast.StaleFence) as caught:
+    with pytest.raises(fencelock.StaleFence) as caught:
         await cell.run(client.lock(cell.name, guard=guard_of(cell, tmp_path)).acquire)
     assert "numbers by itself" in caught.value.__notes__[0]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
 from tests.waiting import soon, within
@@ -35,7 +35,7 @@ async def test_a_killed_holder_is_followed_within_its_ttl(cell: Cell) -> None:
         seen = (await cell.run(lambda: client.inspect(cell.name))).holders[0]
     assert lease.fence > fence
     assert lease.abandoned, "the one before did not release"
-    assert lease.state is holdfast.LeaseState.HELD
+    assert lease.state is fencelock.LeaseState.HELD
     assert seen.fence == lease.fence
     await cell.run(lease.release)
     clean = await cell.run(lambda: client.lock(cell.name).acquire())
@@ -64,7 +64,7 @@ async def test_a_stopped_holder_learns_of_its_loss_at_once(cell: Cell) -> None:
         assert (facts["state"], facts["lost"]) == ("lost", True)
         await soon(lambda: holder.call("facts")["told"] == 1, "the callback")  # the keeper calls it
         assert holder.call("release")["error"] == "LeaseLost"
-        assert lease.state is holdfast.LeaseState.HELD
+        assert lease.state is fencelock.LeaseState.HELD
         await cell.run(lease.renew)  # it was not touched
         seen = await cell.run(lambda: client.inspect(cell.name))
         assert [one.fence for one in seen.holders] == [lease.fence]
@@ -103,11 +103,11 @@ async def test_a_broken_lock_is_lost_and_passed_on(cell: Cell) -> None:
     assert (await within(heir)).abandoned
     assert await holder.do(lambda: lease.lost.wait(10))
     assert told == [lease]
-    with pytest.raises(holdfast.LeaseLost, match="is lost") as caught:
+    with pytest.raises(fencelock.LeaseLost, match="is lost") as caught:
         lease.check()
     assert caught.value.name == cell.name
     assert caught.value.reason
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         await holder.do(lease.release)
     assert lease.remaining() == 0
     assert await cell.run(lambda: client.break_lock(cell.name + ":nobody")) is False
@@ -116,7 +116,7 @@ async def test_a_broken_lock_is_lost_and_passed_on(cell: Cell) -> None:
 async def test_a_lost_lease_is_raised_at_the_end_of_the_body(cell: Cell) -> None:
     client = cell.client()
 
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         await cell.run(lambda: _broken_inside(cell, client, fails=False))
     with pytest.raises(ZeroDivisionError) as caught:
         await cell.run(lambda: _broken_inside(cell, client, fails=True))
@@ -160,7 +160,7 @@ async def test_losing_the_lease_cancels_the_body_on_request(async_cell: Cell) ->
             await asyncio.sleep(60)
 
     for body in (work, work_in_the_lease):
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(fencelock.LeaseLost):
             await body()
     task = asyncio.current_task()
     assert task is not None
@@ -191,7 +191,7 @@ async def test_leases_are_renewed_for_as_long_as_they_are_held(cell: Cell) -> No
     await asyncio.sleep(1.25 * TTL)  # time itself is under test
     for lease in leases:
         lease.check()
-        assert lease.state is holdfast.LeaseState.HELD
+        assert lease.state is fencelock.LeaseState.HELD
         assert 0 < lease.remaining() <= lease.ttl
         await cell.run(lease.release)
 
@@ -209,7 +209,7 @@ async def test_renewing_by_hand_with_another_ttl(cell: Cell) -> None:
     with pytest.raises(ValueError, match="ttl must be between"):
         await cell.run(lambda: lease.renew(ttl=-1))
     await cell.run(lease.release)
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         await cell.run(lease.renew)
 
 
@@ -238,7 +238,7 @@ async def test_an_engine_without_expiry_takes_no_ttl(cell: Cell) -> None:
         lambda: cell.client(ttl=5),
         lambda: lease.renew(ttl=5),
     ):
-        with pytest.raises(holdfast.Unsupported, match="last as long as their connection"):
+        with pytest.raises(fencelock.Unsupported, match="last as long as their connection"):
             await cell.run(ask)
     lease.check()
     await cell.run(lease.renew)

@@ -6,7 +6,7 @@ import pkgutil
 from itertools import product
 from pathlib import Path
 
-from holdfast.engines.registry import _BUILT_IN
+from fencelock.engines.registry import _BUILT_IN
 from tests.conformance import conftest
 from tests.conformance.cells import CELLS, ENGINES
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.core.ticket import Place
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import Place
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
 from tests.conformance.test_sharing import LIMIT, Desk
 from tests.waiting import soon

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, queued
 from tests.waiting import soon, within
@@ -70,7 +70,7 @@ async def test_failures_are_tried_again_unless_they_are_to_be_kept(cell: Cell) -
     assert work.times == 2
     with pytest.raises(ValueError, match="no money"):
         await cell.run(lambda: client.once(cell.name, work.function, errors=True))
-    with pytest.raises(holdfast.RanBefore, match="ValueError: no money"):
+    with pytest.raises(fencelock.RanBefore, match="ValueError: no money"):
         await cell.run(lambda: client.once(cell.name, work.function))
     assert work.times == 3
 
@@ -142,14 +142,14 @@ async def test_what_once_must_be_given(cell: Cell) -> None:
     client = cell.client()
     work = Work(cell, 7)
     if not client.traits.notes:
-        with pytest.raises(holdfast.Unsupported, match="can't note down"):
+        with pytest.raises(fencelock.Unsupported, match="can't note down"):
             await cell.run(lambda: client.once(cell.name, work.function))
         return
     for keep in (0, -1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="keep must be between"):
             await cell.run(partial(client.once, cell.name, work.function, keep=keep))
     wrong = Work(cell).function
-    other = holdfast.AsyncClient(cell.url) if cell.face == "sync" else holdfast.Client(cell.url)
+    other = fencelock.AsyncClient(cell.url) if cell.face == "sync" else fencelock.Client(cell.url)
     with pytest.raises(TypeError):
         other.scheduled(cell.name, at_most_every=1)(wrong)
     assert work.times == 0

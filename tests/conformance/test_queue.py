@@ -4,9 +4,9 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from holdfast.core.ticket import Departure, Owner, Place, Ticket
-from holdfast.io.blocking import run
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import Departure, Owner, Place, Ticket
+from fencelock.io.blocking import run
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, queued
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, queued
 from tests.waiting import within
@@ -15,9 +15,9 @@ async def test_an_engine_without_sharing_says_so_at_once(cell: Cell) -> None:
     if client.traits.sharing:
         assert client.rwlock(cell.name).name == cell.name
         return
-    with pytest.raises(holdfast.Unsupported, match="mutex only"):
+    with pytest.raises(fencelock.Unsupported, match="mutex only"):
         client.rwlock(cell.name)
-    with pytest.raises(holdfast.Unsupported, match="mutex only"):
+    with pytest.raises(fencelock.Unsupported, match="mutex only"):
         client.semaphore(cell.name, 3)
 
 
@@ -77,9 +77,9 @@ async def test_a_reader_can_not_turn_writer(cell: Cell) -> None:
     rwlock = client.rwlock(cell.name)
     caller = cell.actor()
     lease = await caller.do(rwlock.read().acquire)
-    with pytest.raises(holdfast.WouldDeadlock, match="can't turn writer"):
+    with pytest.raises(fencelock.WouldDeadlock, match="can't turn writer"):
         await caller.do(rwlock.write().acquire)
-    with pytest.raises(holdfast.WouldDeadlock, match="already held"):
+    with pytest.raises(fencelock.WouldDeadlock, match="already held"):
         await caller.do(rwlock.read().acquire)
     assert await caller.do(rwlock.write().try_acquire) is None, "it does not wait"
     nested = await caller.do(client.rwlock(cell.name, reentrant=True).read().acquire)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, kept_by, lasting, queued
 from tests.waiting import soon, within
 
@@ -37,7 +37,7 @@ async def test_all_are_held_and_given_back_together(cell: Cell) -> None:
 async def test_nothing_is_held_if_one_can_not_be_had(cell: Cell) -> None:
     client, other = cell.client(), cell.client()
     obstacle = await cell.run(other.lock(f"{cell.name}:b").acquire)
-    with pytest.raises(holdfast.LockTimeout) as caught:
+    with pytest.raises(fencelock.LockTimeout) as caught:
         await cell.run(lambda: client.lock_all(three(cell)).acquire(timeout=0.3))
     assert caught.value.name == f"{cell.name}:b"
     assert await cell.run(client.lock_all(three(cell)).try_acquire) is None
@@ -109,16 +109,16 @@ async def test_a_with_block_and_a_lease_that_is_lost(cell: Cell) -> None:
             await client.break_lock(names[0])
             try:
                 await leases[names[0]].renew()
-            except holdfast.LeaseLost:
+            except fencelock.LeaseLost:
                 leases[names[1]].check()
 
     def renew(leases: Any) -> None:
         try:
             leases[names[0]].renew()
-        except holdfast.LeaseLost:
+        except fencelock.LeaseLost:
             leases[names[1]].check()
 
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         await cell.run(body)
     assert lost == [names[0]]
     assert await held(cell, client) == []
@@ -134,7 +134,7 @@ async def test_what_lock_all_must_be_given(cell: Cell) -> None:
         client.lock_all("abc")
     caller = cell.actor()
     lease = await caller.do(client.lock(f"{cell.name}:a").acquire)
-    with pytest.raises(holdfast.WouldDeadlock):
+    with pytest.raises(fencelock.WouldDeadlock):
         await caller.do(client.lock_all(three(cell)).acquire)
     assert await held(cell, client) == ["a"]
     await caller.do(lease.release)

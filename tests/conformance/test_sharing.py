@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from holdfast.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
 from tests.waiting import soon, within
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, queued
 from tests.waiting import soon
 
@@ -26,7 +26,7 @@ class Party:
 
     def __init__(self, cell: Cell, client: Any, policy: str, names: tuple[str, str]) -> None:
         self.names = names
-        self.victims: list[holdfast.DeadlockVictim] = []
+        self.victims: list[fencelock.DeadlockVictim] = []
         self.transaction = client.transaction(policy, patience=0.2, label=f"wants {names[1]}")
         self.first = asyncio.Event()
         self.other: Party | None = None
@@ -42,7 +42,7 @@ class Party:
         asyncio.run_coroutine_threadsafe(self._meet(), self._loop).result(60)
         try:
             second = transaction.lock(self.names[1])
-        except holdfast.DeadlockVictim as victim:
+        except fencelock.DeadlockVictim as victim:
             self.victims.append(victim)
             raise
         return [first.fence, second.fence]
@@ -52,7 +52,7 @@ class Party:
         await self._meet()
         try:
             second = await transaction.lock(self.names[1])
-        except holdfast.DeadlockVictim as victim:
+        except fencelock.DeadlockVictim as victim:
             self.victims.append(victim)
             raise
         return [first.fence, second.fence]
@@ -100,7 +100,7 @@ async def test_a_transaction_gives_everything_back(cell: Cell) -> None:
         else:
             await actor.do(lambda: _hold_async(transaction, names))
 
-    with pytest.raises(holdfast.WouldDeadlock, match="alphabetical order"):
+    with pytest.raises(fencelock.WouldDeadlock, match="alphabetical order"):
         await body()
     assert await cell.run(lambda: client.names(f"{cell.name}:*")) == []
 
@@ -138,11 +138,11 @@ async def test_it_ends_some_day(cell: Cell) -> None:
 
     both = work if cell.face == "sync" else async_work
     patient = client.transaction("timeout", attempts=2, patience=0.05)
-    with pytest.raises(holdfast.DeadlockVictim, match="waited too long"):
+    with pytest.raises(fencelock.DeadlockVictim, match="waited too long"):
         await cell.run(lambda: patient.run(both))
     assert patient.attempts == 2
     hurried = client.transaction("timeout", timeout=0.3, patience=5)
-    with pytest.raises(holdfast.LockTimeout):
+    with pytest.raises(fencelock.LockTimeout):
         await cell.run(lambda: hurried.run(both))
     await cell.run(obstacle.release)
     assert await cell.run(lambda: client.names(f"{cell.name}:*")) == []
@@ -160,7 +160,7 @@ async def test_what_a_transaction_must_be_given(cell: Cell) -> None:
         if policy in policies(client):
             client.transaction(policy)
         else:
-            with pytest.raises(holdfast.Unsupported, match="who stands ahead"):
+            with pytest.raises(fencelock.Unsupported, match="who stands ahead"):
                 client.transaction(policy)
 
 

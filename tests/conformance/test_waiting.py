@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, queued
 from tests.waiting import soon, within
@@ -16,7 +16,7 @@ async def test_a_timeout_is_a_total_and_says_who_holds(cell: Cell) -> None:
     client = cell.client(label="early bird")
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     start = time.monotonic()
-    with pytest.raises(holdfast.LockTimeout, match="held by early bird") as caught:
+    with pytest.raises(fencelock.LockTimeout, match="held by early bird") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.5))
     assert time.monotonic() - start >= 0.5
     assert isinstance(caught.value, TimeoutError)
@@ -28,11 +28,11 @@ async def test_a_timeout_is_a_total_and_says_who_holds(cell: Cell) -> None:
 async def test_timeout_zero_does_not_wait(cell: Cell) -> None:
     client = cell.client()
     await cell.run(lambda: client.lock(cell.name).acquire())
-    with pytest.raises(holdfast.LockTimeout, match="is not free: held by"):
+    with pytest.raises(fencelock.LockTimeout, match="is not free: held by"):
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=0))
     assert (await cell.run(lambda: client.inspect(cell.name))).waiting == 0
     free = await cell.run(lambda: client.lock(cell.name + ":free").acquire(timeout=0))
-    assert free.state is holdfast.LeaseState.HELD
+    assert free.state is fencelock.LeaseState.HELD
 
 
 async def test_without_a_timeout_it_waits(cell: Cell) -> None:
@@ -54,7 +54,7 @@ async def test_a_body_never_runs_unheld(cell: Cell) -> None:
     def body(_: Any) -> None:
         bodies.append(1)
 
-    with pytest.raises(holdfast.LockTimeout):
+    with pytest.raises(fencelock.LockTimeout):
         await cell.run(lambda: with_lock(client.lock(cell.name, timeout=0.6), body))
     assert bodies == []
 
@@ -65,9 +65,9 @@ async def test_a_with_block_holds_and_releases(cell: Cell) -> None:
     seen: list[Any] = []
     for _ in range(2):
         await cell.run(lambda: with_lock(lock, lambda lease: seen.append((lease, lease.state))))
-    assert [state for _, state in seen] == [holdfast.LeaseState.HELD] * 2
+    assert [state for _, state in seen] == [fencelock.LeaseState.HELD] * 2
     assert seen[0][0].fence < seen[1][0].fence
-    assert seen[0][0].state is holdfast.LeaseState.RELEASED
+    assert seen[0][0].state is fencelock.LeaseState.RELEASED
     assert not (await cell.run(lambda: client.inspect(cell.name))).holders
 
 

@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("holdfast", deadline=None)
-settings.load_profile("holdfast")
+settings.register_profile("fencelock", deadline=None)
+settings.load_profile("fencelock")

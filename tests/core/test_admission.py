@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.admission import fits
-from holdfast.core.ticket import ALONE, READING, Share
+from fencelock.core.admission import fits
+from fencelock.core.ticket import ALONE, READING, Share
 
 SHARES = st.sampled_from([ALONE, READING, Share.of(3), Share.of(3, 2), Share.of(2)])
 

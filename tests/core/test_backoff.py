@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.backoff import Backoff
+from fencelock.core.backoff import Backoff
 
 
 @given(st.floats(1e-6, 10), st.floats(1e-6, 100), st.integers(0, 2**32), st.integers(1, 80))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.durations import (
+from fencelock.core.durations import (
     DRIFT,
     MAX_TTL,
     MIN_TTL,

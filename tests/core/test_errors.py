@@ -7,9 +7,9 @@ import pickle
 
 import pytest
 
-from holdfast.core.errors import (
+from fencelock.core.errors import (
     EngineError,
-    HoldfastError,
+    FencelockError,
     LeaseLost,
     LockTimeout,
     StaleFence,
@@ -19,7 +19,7 @@ from holdfast.core.errors import (
 )
 
 ALL = [
-    HoldfastError("message", name="n"),
+    FencelockError("message", name="n"),
     LockTimeout("message", name="n"),
     LeaseLost("message", name="n", reason="why"),
     WouldDeadlock("message", name="n"),
@@ -30,14 +30,14 @@ ALL = [
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
-def test_all_are_holdfast_errors(error: HoldfastError) -> None:
-    assert isinstance(error, HoldfastError)
+def test_all_are_fencelock_errors(error: FencelockError) -> None:
+    assert isinstance(error, FencelockError)
     assert str(error) == "message"
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("trip", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
-def test_an_error_survives_a_trip(error: HoldfastError, trip: object) -> None:
+def test_an_error_survives_a_trip(error: FencelockError, trip: object) -> None:
     arrived = trip(error)  # type: ignore[operator]
     assert type(arrived) is type(error)
     assert str(arrived) == str(error)

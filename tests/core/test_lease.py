@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.lease import LeaseState, state_of
+from fencelock.core.lease import LeaseState, state_of
 
 H, S, L = LeaseState.HELD, LeaseState.SUSPENDED, LeaseState.LOST
 

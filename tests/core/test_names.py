@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.names import MAX_NAME_BYTES, check_name, matches
+from fencelock.core.names import MAX_NAME_BYTES, check_name, matches
 
 GOOD = [
     "a",

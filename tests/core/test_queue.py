@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
+from fencelock.core.queue import TicketQueue
+from fencelock.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
 
 TTL = 10.0
 

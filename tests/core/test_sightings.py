@@ -1,6 +1,6 @@
 """Expiry by observation."""
 
-from holdfast.core.sightings import Sightings
+from fencelock.core.sightings import Sightings
 
 
 def test_a_ticket_expires_a_ttl_after_it_was_first_seen_unchanged() -> None:

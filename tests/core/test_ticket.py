@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.ticket import Owner, Place, Standing, Ticket
+from fencelock.core.ticket import Owner, Place, Standing, Ticket
 
 HOSTS = st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1)
 NOTES = st.text(st.characters(exclude_categories=["Cs"]))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.url import Url
+from fencelock.core.url import Url
 
 SECRET = "s3cr3t/?#@:%[]"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.url import Url
+from fencelock.core.url import Url
 from tests.conformance.cells import FACES, Cell, OpenCell
 
 

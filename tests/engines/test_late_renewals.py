@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.core.ticket import Owner, Place, Ticket
-from holdfast.engines.registry import open_engine
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import Owner, Place, Ticket
+from fencelock.engines.registry import open_engine
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.primitives.waiting import new_id
 
 
 @pytest.mark.parametrize(("engine", "step"), [("etcd", "_take_out"), ("zookeeper", "expire")])

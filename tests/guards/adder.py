@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from holdfast import Client, EngineError, LeaseLost, StaleFence
+from fencelock import Client, EngineError, LeaseLost, StaleFence
 from tests.guards.stores import STORES
 
 
@@ -21,7 +21,7 @@ def main(url: str, storage: str, where: str, name: str, ttl: str, journal: str) 
     errors: list[str] = []
     stop = threading.Event()
     threading.Thread(target=obey, args=(stop,), daemon=True).start()
-    logging.getLogger("holdfast").addHandler(logging.NullHandler())
+    logging.getLogger("fencelock").addHandler(logging.NullHandler())
     with Client(url, ttl=float(ttl)) as client:
         lock = client.lock(name, timeout=5, guard=store)
         while not stop.is_set():

@@ -20,8 +20,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from holdfast.guards import AsyncColumnGuard, AsyncSqlGuard, ColumnGuard, SqlGuard
-from holdfast.guards.sessions import Dialect
+from fencelock.guards import AsyncColumnGuard, AsyncSqlGuard, ColumnGuard, SqlGuard
+from fencelock.guards.sessions import Dialect
 from tests.guards.stamps import Stamp
 from tests.guards.stores import PATIENCE, PLAIN, mysql_options
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
-from holdfast import Client, EngineError
+from fencelock import Client, EngineError
 from tests.guards.stores import STORES
 from tests.servers import RedisServer
 from tests.servers_etcd import EtcdCluster

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.url import Url
-from holdfast.guards import ColumnGuard, FencedFile, RedisGuard, SqlGuard
-from holdfast.guards.stamp import Stamp
+from fencelock.core.url import Url
+from fencelock.guards import ColumnGuard, FencedFile, RedisGuard, SqlGuard
+from fencelock.guards.stamp import Stamp
 
 PATIENCE = 20
 """Seconds that SQLite waits for another writer; the servers wait longer by themselves."""
@@ -201,7 +201,7 @@ class EtcdStore(Store):
         return int(self._ctl("get", f"app/{self.name}", "--print-value-only"))
 
     def write(self, value: int, lease: Stamp | None) -> None:
-        from holdfast.guards.etcd import EtcdGuard
+        from fencelock.guards.etcd import EtcdGuard
 
         if lease is None:
             self._ctl("put", f"app/{self.name}", str(value))
@@ -209,7 +209,7 @@ class EtcdStore(Store):
             EtcdGuard().put(f"app/{self.name}", str(value), lease)
 
     def raise_fence(self, lease: Stamp) -> None:
-        from holdfast.guards.etcd import EtcdGuard
+        from fencelock.guards.etcd import EtcdGuard
 
         EtcdGuard().raise_fence(lease)
 
@@ -238,7 +238,7 @@ class ZooKeeperStore(Store):
         return int(self._client.get(f"/{self.name}")[0])
 
     def write(self, value: int, lease: Stamp | None) -> None:
-        from holdfast.guards.zookeeper import ZooKeeperGuard
+        from fencelock.guards.zookeeper import ZooKeeperGuard
 
         if lease is None:
             self._client.set(f"/{self.name}", str(value).encode())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import StaleFence
-from holdfast.guards import ColumnGuard
+from fencelock import StaleFence
+from fencelock.guards import ColumnGuard
 from tests.guards.desks import Desk, settled
 from tests.guards.stamps import FIRST, Stamp
 

@@ -14,8 +14,8 @@ from django.db import transaction
 from django.db.utils import ConnectionHandler
 from django.utils.connection import ConnectionProxy
 
-from holdfast import StaleFence, Unsupported
-from holdfast.guards import SqlGuard
+from fencelock import StaleFence, Unsupported
+from fencelock.guards import SqlGuard
 from tests.guards.stamps import FIRST
 
 GUARD = SqlGuard()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import StaleFence
-from holdfast.guards import FencedFile
+from fencelock import StaleFence
+from fencelock.guards import FencedFile
 from tests.guards.stamps import FIRST, Stamp
 
 ROOT = Path(__file__).parent.parent.parent
@@ -140,8 +140,8 @@ def test_there_is_no_such_folder(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from holdfast import StaleFence
-from holdfast.guards import FencedFile
+from fencelock import StaleFence
+from fencelock.guards import FencedFile
 from tests.guards.stamps import FIRST
 path, *fences = sys.argv[1:]
 for fence in fences:

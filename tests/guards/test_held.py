@@ -11,9 +11,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from holdfast import AsyncClient, Client, StaleFence, Unsupported
-from holdfast.guards.etcd import AsyncEtcdGuard, EtcdGuard
-from holdfast.guards.zookeeper import AsyncZooKeeperGuard, ZooKeeperGuard
+from fencelock import AsyncClient, Client, StaleFence, Unsupported
+from fencelock.guards.etcd import AsyncEtcdGuard, EtcdGuard
+from fencelock.guards.zookeeper import AsyncZooKeeperGuard, ZooKeeperGuard
 from tests.conformance.cells import FACES
 from tests.guards.desks import settled
 from tests.guards.stamps import FIRST
@@ -91,7 +91,7 @@ async def test_etcd_while_it_is_held(on_etcd: Pair, face: str, etcd_url: str) ->
     await settled(guard.delete(key + "/a", lease))
     assert value_in(etcd_url, key + "/a") == ""
     with pytest.raises(ValueError, match="another prefix"):
-        await settled(guard.put("holdfast/q/x", "1", lease))
+        await settled(guard.put("fencelock/q/x", "1", lease))
 
 
 async def test_etcd_once_it_is_over(on_etcd: Pair, face: str, etcd_url: str) -> None:

@@ -13,10 +13,10 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
-from holdfast import StaleFence
-from holdfast.guards import AsyncFencedFile, FencedFile
-from holdfast.guards.http import HEADER, KEY, AsgiFence, WsgiFence, claim_of, headers, refusal
-from holdfast.guards.stamp import holder_of
+from fencelock import StaleFence
+from fencelock.guards import AsyncFencedFile, FencedFile
+from fencelock.guards.http import HEADER, KEY, AsgiFence, WsgiFence, claim_of, headers, refusal
+from fencelock.guards.stamp import holder_of
 from tests.guards.stamps import FIRST, Stamp
 
 ODD = Stamp('größer; fence=1, "x" 🔒/%25', 2**62, "a secret")

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from holdfast import (
+from fencelock import (
     AsyncClient,
     Client,
     LeaseLost,
@@ -22,8 +22,8 @@ from holdfast import (
     StaleFence,
     Unsupported,
 )
-from holdfast.guards import AsyncFencedFile, AsyncSqlGuard, FencedFile, RedisGuard, SqlGuard
-from holdfast.guards.objects import ObjectGuard, S3Store
+from fencelock.guards import AsyncFencedFile, AsyncSqlGuard, FencedFile, RedisGuard, SqlGuard
+from fencelock.guards.objects import ObjectGuard, S3Store
 from tests.guards.stamps import Stamp
 from tests.waiting import eventually, soon
 

@@ -10,8 +10,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from holdfast import Client, StaleFence
-from holdfast.guards.objects import Found, ObjectGuard, S3Store
+from fencelock import Client, StaleFence
+from fencelock.guards.objects import Found, ObjectGuard, S3Store
 from tests.guards.stamps import FIRST, Stamp
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from holdfast import StaleFence
+from fencelock import StaleFence
 from tests.guards.desks import AsyncPsycopgDesk, PsycopgDesk
 from tests.guards.stamps import FIRST, Stamp
 

@@ -11,9 +11,9 @@ import redis
 import redis.asyncio
 from redis.crc import key_slot
 
-from holdfast import StaleFence
-from holdfast.guards import AsyncRedisGuard, RedisGuard
-from holdfast.guards.redis import fence_key
+from fencelock import StaleFence
+from fencelock.guards import AsyncRedisGuard, RedisGuard
+from fencelock.guards.redis import fence_key
 from tests.guards.desks import settled
 from tests.guards.stamps import FIRST, Stamp
 from tests.servers import HOST

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast import StaleFence, Unsupported
-from holdfast.guards import AsyncSqlGuard, SqlGuard
+from fencelock import StaleFence, Unsupported
+from fencelock.guards import AsyncSqlGuard, SqlGuard
 from tests.guards.desks import DESKS, Desk, settled
 from tests.guards.stamps import FIRST, Stamp
 from tests.waiting import soon

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, event, text
 
-from holdfast import StaleFence, Unsupported
-from holdfast.guards import SqlGuard
+from fencelock import StaleFence, Unsupported
+from fencelock.guards import SqlGuard
 from tests.guards.stamps import FIRST
 
 GUARD = SqlGuard()

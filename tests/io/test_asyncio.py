@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.errors import HoldfastError
-from holdfast.io.asyncio import AsyncioIO
+from fencelock.core.errors import FencelockError
+from fencelock.io.asyncio import AsyncioIO
 
 
 @pytest.fixture
@@ -67,11 +67,11 @@ async def test_spawning_starts_a_task(io: AsyncioIO) -> None:
         seen.append(asyncio.current_task())
         await task.join()  # joining oneself does not wait
 
-    task = io.spawn(work(), "holdfast-test")
+    task = io.spawn(work(), "fencelock-test")
     await task.join()
     (ran,) = seen
     assert isinstance(ran, asyncio.Task)
-    assert ran.get_name() == "holdfast-test"
+    assert ran.get_name() == "fencelock-test"
     assert ran is not asyncio.current_task()
 
 
@@ -152,7 +152,7 @@ def test_it_belongs_to_the_loop_in_which_it_was_first_used() -> None:
         io.verify()
 
     asyncio.run(use())
-    with pytest.raises(HoldfastError, match="make one AsyncClient per loop"):
+    with pytest.raises(FencelockError, match="make one AsyncClient per loop"):
         asyncio.run(use())
 
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast.io.blocking import BlockingIO, run
+from fencelock.io.blocking import BlockingIO, run
 from tests.waiting import eventually
 
 
@@ -79,10 +79,10 @@ def test_spawning_starts_a_thread_that_does_not_keep_the_program_alive() -> None
     async def work() -> None:
         seen.append(threading.current_thread())
 
-    run(io.spawn(work(), "holdfast-test").join())
+    run(io.spawn(work(), "fencelock-test").join())
     (thread,) = seen
     assert thread is not threading.current_thread()
-    assert thread.name == "holdfast-test"
+    assert thread.name == "fencelock-test"
     assert thread.daemon
     eventually(lambda: not thread.is_alive(), "the thread's end")
 
@@ -96,7 +96,7 @@ def test_joining_oneself_does_not_wait() -> None:
         await task.join()
         done.set()
 
-    task = io.spawn(work(), "holdfast-test")
+    task = io.spawn(work(), "fencelock-test")
     started.set()
     assert done.wait(10)
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import Standing
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.io.blocking import BlockingIO
-from holdfast.io.process import Origin
+import fencelock
+from fencelock.core.ticket import Standing
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.io.blocking import BlockingIO
+from fencelock.io.process import Origin
 from tests.waiting import PATIENCE
 
 
@@ -50,7 +50,7 @@ def test_the_child_is_refused_and_the_parent_is_not() -> None:
         return "allowed"
 
     said = in_child(verify)
-    assert said.startswith("HoldfastError")
+    assert said.startswith("FencelockError")
     assert f"made in process {os.getpid()} and can't be used in its child" in said
     assert "Make a new Client in the child" in said
     io.verify()
@@ -66,7 +66,7 @@ def test_an_asyncio_client_is_refused_in_the_child() -> None:
         asyncio.run(use())
         return "allowed"
 
-    assert in_child(verify).startswith("HoldfastError")
+    assert in_child(verify).startswith("FencelockError")
 
 
 def test_the_child_may_make_its_own() -> None:
@@ -87,7 +87,7 @@ def test_a_grandchild_is_not_the_child() -> None:
 
         return in_child(verify_again)
 
-    assert in_child(verify).startswith("HoldfastError")
+    assert in_child(verify).startswith("FencelockError")
 
 
 def test_whether_this_is_still_the_same_process() -> None:
@@ -98,7 +98,7 @@ def test_whether_this_is_still_the_same_process() -> None:
 
 
 def test_the_parents_lease_is_not_given_back_by_the_child(tmp_path: Path) -> None:
-    with holdfast.Client(f"sqlite:///{tmp_path}/locks.db") as client:
+    with fencelock.Client(f"sqlite:///{tmp_path}/locks.db") as client:
         lock = client.lock("x")
         lease = lock.__enter__()
 
@@ -115,7 +115,7 @@ def test_the_parents_lease_is_not_given_back_by_the_child(tmp_path: Path) -> Non
             end_of_threads()
             return str(lost)
 
-        assert in_child(leave_the_block).startswith("HoldfastError")
+        assert in_child(leave_the_block).startswith("FencelockError")
         assert in_child(look_too_late) == "True"
         lease.renew()
         lock.__exit__(None, None, None)
@@ -125,7 +125,7 @@ def test_a_child_that_was_forked_in_the_middle_of_a_request_does_not_hold(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As in a signal handler: both go on with the answer, but the lease is the parent's."""
-    client, parent = holdfast.Client("memory://forked"), os.getpid()
+    client, parent = fencelock.Client("memory://forked"), os.getpid()
     enter = client._engine.enter
     read, write = os.pipe()
 
@@ -140,7 +140,7 @@ def test_a_child_that_was_forked_in_the_middle_of_a_request_does_not_hold(
     try:
         client.lock("x").acquire()  # and not released, for that would be refused as well
         said = "it had the lock"
-    except holdfast.HoldfastError as error:
+    except fencelock.FencelockError as error:
         said = str(error)
     if os.getpid() != parent:
         os.write(write, said.encode())

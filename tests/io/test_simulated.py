@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from holdfast.core.durations import DRIFT
-from holdfast.core.errors import HoldfastError
-from holdfast.io.simulated import START, Cancelled, Livelock, SimulatedIO, World
+from fencelock.core.durations import DRIFT
+from fencelock.core.errors import FencelockError
+from fencelock.io.simulated import START, Cancelled, Livelock, SimulatedIO, World
 
 
 @pytest.fixture
@@ -310,10 +310,10 @@ def test_a_client_can_be_used_only_in_its_own_process(world: World) -> None:
     io_error = there.spawn(use(), "stranger")
     fine = here.spawn(use(), "at home")
     world.run()
-    assert isinstance(io_error.error, HoldfastError)
+    assert isinstance(io_error.error, FencelockError)
     assert "here" in str(io_error.error)
     assert fine.error is None
-    with pytest.raises(HoldfastError):
+    with pytest.raises(FencelockError):
         here.verify()
 
 

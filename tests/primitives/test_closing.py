@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import Client, HoldfastError
-from holdfast.core.ticket import Standing
+from fencelock import Client, FencelockError
+from fencelock.core.ticket import Standing
 
 
 def test_what_is_admitted_after_the_client_was_closed_is_given_back(
@@ -22,7 +22,7 @@ def test_what_is_admitted_after_the_client_was_closed_is_given_back(
         return standing
 
     monkeypatch.setattr(client._engine, "enter", closed_meanwhile)
-    with pytest.raises(HoldfastError, match="closed"):
+    with pytest.raises(FencelockError, match="closed"):
         client.lock("x").acquire()
     lease = other.lock("x").try_acquire()
     assert lease is not None, "nobody keeps it"

@@ -15,10 +15,10 @@ from uuid import uuid4
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.waiting import eventually
 
-PACKAGE = str(Path(holdfast.__file__).parent)
+PACKAGE = str(Path(fencelock.__file__).parent)
 
 
 # Python itself makes sure that no signal comes between __enter__ and the body.
@@ -30,7 +30,7 @@ def ctrl_c() -> None:
 
 
 class InterruptAt:
-    """Runs a signal's handler at the k-th step of Holdfast's own code that this thread takes.
+    """Runs a signal's handler at the k-th step of Fencelock's own code that this thread takes.
 
     A step is the beginning or the end of a call: there Python looks whether a signal has come.
     """
@@ -72,17 +72,17 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return urls.get(request.param) or str(request.getfixturevalue("redis_url"))
 
 
-def use(client: holdfast.Client, name: str) -> None:
+def use(client: fencelock.Client, name: str) -> None:
     with client.lock(name, ttl=5):
         pass
 
 
-def try_in_vain(client: holdfast.Client, name: str) -> None:
+def try_in_vain(client: fencelock.Client, name: str) -> None:
     assert client.lock(name, ttl=5).try_acquire() is None
 
 
-def wait_in_vain(client: holdfast.Client, name: str) -> None:
-    with pytest.raises(holdfast.LockTimeout):
+def wait_in_vain(client: fencelock.Client, name: str) -> None:
+    with pytest.raises(fencelock.LockTimeout):
         client.lock(name, ttl=5).acquire(timeout=0.01)
 
 
@@ -93,7 +93,7 @@ def wait_in_vain(client: holdfast.Client, name: str) -> None:
 )
 def test_interrupted_at_every_step(url: str, operation: Any, held: bool) -> None:
     name = f"interrupted:{uuid4().hex}"
-    with holdfast.Client(url) as other, holdfast.Client(url) as client:
+    with fencelock.Client(url) as other, fencelock.Client(url) as client:
         holder = other.lock(name).acquire() if held else None
         fences = [holder.fence] if holder else []
         client.names()  # connected: what is interrupted while connecting has sent nothing yet
@@ -120,12 +120,12 @@ def test_a_signal_handler_uses_the_client_at_every_step(
 ) -> None:
     """Where one thing has to end before another begins it is refused, but it does not wait for itself."""
     name = f"handled:{uuid4().hex}"
-    with holdfast.Client(url) as other, holdfast.Client(url) as client:
+    with fencelock.Client(url) as other, fencelock.Client(url) as client:
         holder = other.lock(name).acquire() if held else None
         client.names()
 
         def handle() -> None:
-            with suppress(holdfast.EngineError):
+            with suppress(fencelock.EngineError):
                 use(client, f"{name}:too")
 
         for k in count():
@@ -143,7 +143,7 @@ def test_a_signal_handler_uses_the_client_at_every_step(
 
 def test_a_finalizer_releases_a_lease_while_all_of_them_are_gone_through(url: str) -> None:
     """As when garbage is collected in the keeper's own thread: it is forgotten when that has ended."""
-    with holdfast.Client(url) as client:
+    with fencelock.Client(url) as client:
         leases = [client.lock(f"{number}:{uuid4().hex}", ttl=5).acquire() for number in range(3)]
         keeper, held = client._keeper, {lease.id: lease for lease in leases}
         with keeper._mutex:
@@ -154,7 +154,7 @@ def test_a_finalizer_releases_a_lease_while_all_of_them_are_gone_through(url: st
 
 
 def test_a_with_block_may_be_left_in_another_thread(url: str) -> None:
-    with holdfast.Client(url) as client:
+    with fencelock.Client(url) as client:
         lock = client.lock(f"crossing:{uuid4().hex}")
         for enter, leave in ((lock.__enter__, lock.__exit__),) * 2:
             for act in (enter, lambda leave=leave: leave(None, None, None)):
@@ -168,7 +168,7 @@ def test_a_with_block_may_be_left_in_another_thread(url: str) -> None:
 
 def test_a_lock_ends_with_its_last_reference() -> None:
     """Not when garbage is collected, which may be never: it gives up what an interrupted block held."""
-    with holdfast.Client(f"memory://{uuid4().hex}") as client:
+    with fencelock.Client(f"memory://{uuid4().hex}") as client:
         made: list[Callable[[], Any]] = [
             lambda: client.lock("x"),
             lambda: client.semaphore("x", 2),

@@ -4,19 +4,19 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-import holdfast
+import fencelock
 
 
 def test_a_generator_is_refused_for_it_would_run_unheld() -> None:
     with pytest.raises(TypeError, match="would run after the lock is released"):
 
-        @holdfast.Client("memory://").locked("x")
+        @fencelock.Client("memory://").locked("x")
         def numbers() -> Iterator[int]:
             yield 1
 
     with pytest.raises(TypeError, match="would run after the lock is released"):
 
-        @holdfast.AsyncClient("memory://").locked("x")  # type: ignore[arg-type]
+        @fencelock.AsyncClient("memory://").locked("x")  # type: ignore[arg-type]
         async def numbers_too() -> AsyncIterator[int]:
             yield 1
 
@@ -25,10 +25,10 @@ def test_a_generator_is_refused_for_it_would_run_unheld() -> None:
 def test_a_name_that_cannot_be_filled_in_is_refused_at_once(name: str) -> None:
     with pytest.raises(ValueError, match="no such argument: it has day"):
 
-        @holdfast.Client("memory://").locked(name)
+        @fencelock.Client("memory://").locked(name)
         def build(day: str) -> None: ...
 
 
 def test_a_misspelt_option_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="tll"):
-        holdfast.Client("memory://").locked("a", tll=60)
+        fencelock.Client("memory://").locked("a", tll=60)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from holdfast.core.errors import EngineError
-from holdfast.core.names import matches
-from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Departure, Inspection, Standing, Ticket
-from holdfast.core.url import Url
-from holdfast.engines.contract import Engine, Traits
-from holdfast.io.contract import IO
+from fencelock.core.errors import EngineError
+from fencelock.core.names import matches
+from fencelock.core.queue import TicketQueue
+from fencelock.core.ticket import Departure, Inspection, Standing, Ticket
+from fencelock.core.url import Url
+from fencelock.engines.contract import Engine, Traits
+from fencelock.io.contract import IO
 
 T = TypeVar("T")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from holdfast.core.ticket import Inspection, Owner
-from holdfast.io.simulated import START, SimulatedTask, World
-from holdfast.primitives.keeper import Keeper
-from holdfast.primitives.lease import AsyncLease
-from holdfast.primitives.lock import AsyncLock
-from holdfast.torture.network import Deed, FaultyEngine, Network, Server, _Reply
-from holdfast.torture.workers import Home
+from fencelock.core.ticket import Inspection, Owner
+from fencelock.io.simulated import START, SimulatedTask, World
+from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.lease import AsyncLease
+from fencelock.primitives.lock import AsyncLock
+from fencelock.torture.network import Deed, FaultyEngine, Network, Server, _Reply
+from fencelock.torture.workers import Home
 
 NAME = "order:42"
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.primitives import keeper
-from holdfast.primitives.lease import AsyncLease
+from fencelock.primitives import keeper
+from fencelock.primitives.lease import AsyncLease
 from tests.torture.stage import Stage
 
 BATCH = 10

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.deadlock import POLICIES
-from holdfast.core.ticket import Inspection
-from holdfast.primitives.transaction import AsyncTransaction
-from holdfast.torture.deadlocks import main, run_many
+from fencelock.core.deadlock import POLICIES
+from fencelock.core.ticket import Inspection
+from fencelock.primitives.transaction import AsyncTransaction
+from fencelock.torture.deadlocks import main, run_many
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import Departure, Standing, Ticket
-from holdfast.engines import memory
-from holdfast.primitives import keeper, waiting
-from holdfast.primitives.keeper import Keeper
-from holdfast.primitives.kept import EXPIRED, Kept
-from holdfast.primitives.lease import AsyncLease, BaseLease
-from holdfast.primitives.sweeper import Sweeper
-from holdfast.torture.simulate import Simulation
-from holdfast.torture.storage import GuardedCounters
-from holdfast.torture.workers import Worker
+from fencelock.core.queue import TicketQueue
+from fencelock.core.ticket import Departure, Standing, Ticket
+from fencelock.engines import memory
+from fencelock.primitives import keeper, waiting
+from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.kept import EXPIRED, Kept
+from fencelock.primitives.lease import AsyncLease, BaseLease
+from fencelock.primitives.sweeper import Sweeper
+from fencelock.torture.simulate import Simulation
+from fencelock.torture.storage import GuardedCounters
+from fencelock.torture.workers import Worker
 
 SEEDS = 1_000
 """How many schedules may pass before a bug is caught; most need fewer than ten."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.core.errors import EngineError, HoldfastError, LeaseLost, LockTimeout
-from holdfast.core.lease import LeaseState
-from holdfast.core.ticket import Ticket
-from holdfast.io.simulated import Cancelled
-from holdfast.primitives.lease import AsyncLease
-from holdfast.primitives.sweeper import REQUEST_TIMEOUT
+from fencelock.core.errors import EngineError, FencelockError, LeaseLost, LockTimeout
+from fencelock.core.lease import LeaseState
+from fencelock.core.ticket import Ticket
+from fencelock.io.simulated import Cancelled
+from fencelock.primitives.lease import AsyncLease
+from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from tests.torture.stage import NAME, Fate, Stage
 
 LOST = math.inf
@@ -352,7 +352,7 @@ def test_closing_a_client_ends_those_who_wait(stage: Stage) -> None:
 
     async def wait() -> None:
         await home.io.sleep(0.01)
-        with pytest.raises(HoldfastError, match="closed"):
+        with pytest.raises(FencelockError, match="closed"):
             await stage.lock(home, "b", 1.0).acquire()
 
     async def close() -> None:

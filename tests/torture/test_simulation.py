@@ -1,6 +1,6 @@
 """The real lock code, run through thousands of bad schedules; the checkers are design rule 7.
 
-A failing seed prints how to replay it. HOLDFAST_FIRST_SEED moves to schedules nobody has seen yet.
+A failing seed prints how to replay it. FENCELOCK_FIRST_SEED moves to schedules nobody has seen yet.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections import Counter
 
 import pytest
 
-from holdfast.torture.simulate import main, simulate
+from fencelock.torture.simulate import main, simulate
 
-FIRST_SEED = int(os.environ.get("HOLDFAST_FIRST_SEED", "0"))
+FIRST_SEED = int(os.environ.get("FENCELOCK_FIRST_SEED", "0"))
 PER_BLOCK = 128
 BLOCKS = 5  # 640 schedules; several blocks, so that the workers of a test run share them
 
@@ -85,9 +85,9 @@ def test_a_failing_seed_says_how_to_replay_it(
     def objection(*_: object) -> list[str]:
         return ["fences_grow: they did not"]
 
-    monkeypatch.setattr("holdfast.torture.simulate.violations", objection)
+    monkeypatch.setattr("fencelock.torture.simulate.violations", objection)
     assert main(["--seeds", "5-5"]) == 1
     shown = capsys.readouterr().out
     assert "fences_grow: they did not" in shown
-    assert "python -m holdfast.torture.simulate --seed 5 --trace" in shown
+    assert "python -m fencelock.torture.simulate --seed 5 --trace" in shown
     assert simulate(5).trace[-1] in shown

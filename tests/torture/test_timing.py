@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.core.errors import LockTimeout
-from holdfast.core.ticket import Owner, Ticket
+from fencelock.core.errors import LockTimeout
+from fencelock.core.ticket import Owner, Ticket
 from tests.torture.stage import NAME, Stage
 
 PROMPT = 0.02

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from benchmarks.adapters.contract import Turns
 from benchmarks.adapters.limits.etcd_txns import address_of
-from holdfast.engines.etcd.blocking import BlockingNode
-from holdfast.engines.etcd.messages_pb2 import WatchCreateRequest, WatchRequest
-from holdfast.engines.etcd.wire import TXN, put, txn
-from holdfast.io.blocking import run
+from fencelock.engines.etcd.blocking import BlockingNode
+from fencelock.engines.etcd.messages_pb2 import WatchCreateRequest, WatchRequest
+from fencelock.engines.etcd.wire import TXN, put, txn
+from fencelock.io.blocking import run
 
 
 class EtcdBaton(Turns):

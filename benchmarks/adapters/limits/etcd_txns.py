@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 from benchmarks.adapters.contract import AsyncTurns, Turns
-from holdfast.core.url import Url
-from holdfast.engines.etcd.blocking import BlockingNode
-from holdfast.engines.etcd.multiplexed import AsyncioNode
-from holdfast.engines.etcd.node import Node
-from holdfast.engines.etcd.wire import TXN, created_at, delete, put, txn
-from holdfast.io.blocking import run
+from fencelock.core.url import Url
+from fencelock.engines.etcd.blocking import BlockingNode
+from fencelock.engines.etcd.multiplexed import AsyncioNode
+from fencelock.engines.etcd.node import Node
+from fencelock.engines.etcd.wire import TXN, created_at, delete, put, txn
+from fencelock.io.blocking import run
 
 
 def address_of(url: str) -> str:

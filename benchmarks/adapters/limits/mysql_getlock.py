@@ -11,7 +11,7 @@ from benchmarks.adapters.contract import Turns
 
 
 def connected(url: str) -> Any:
-    """A bare connection of the driver that Holdfast uses, too."""
+    """A bare connection of the driver that Fencelock uses, too."""
     parts = urlsplit(url)
     return pymysql.connect(
         host=parts.hostname,

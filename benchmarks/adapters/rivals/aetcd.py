@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from benchmarks.adapters.contract import AsyncTurns
-from holdfast.core.url import Url
+from fencelock.core.url import Url
 
 
 class Aetcd(AsyncTurns):

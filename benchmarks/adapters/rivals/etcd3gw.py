@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from benchmarks.adapters.contract import Turns
-from holdfast.core.url import Url
+from fencelock.core.url import Url
 
 
 class Etcd3gw(Turns):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.adapters.contract import Keeper, Turns
-from holdfast.core.url import Url
+from fencelock.core.url import Url
 
 
 class Tooz(Turns):

@@ -7,13 +7,13 @@ import re
 import time
 from collections import Counter
 
-from holdfast.engines.etcd.keys import Card, Keys
-from holdfast.engines.etcd.leases import trace_lease
+from fencelock.engines.etcd.keys import Card, Keys
+from fencelock.engines.etcd.leases import trace_lease
 from tests.proxy import ReplyCounter
 from tests.servers_etcd import EtcdCluster
 
 
-def keys(cluster: EtcdCluster, prefix: str = "holdfast/") -> list[str]:
+def keys(cluster: EtcdCluster, prefix: str = "fencelock/") -> list[str]:
     """The keys that begin like this."""
     found = cluster.ctl("get", prefix, "--prefix", "--keys-only")
     return [base64.b64decode(kv["key"]).decode() for kv in found.get("kvs", [])]

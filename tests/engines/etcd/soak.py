@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import holdfast
+import fencelock
 from tests.servers_etcd import EtcdCluster, EtcdServer
 from tests.waiting import eventually
 
@@ -99,7 +99,7 @@ class Store:
 
 def work(url: str, folder: Path, ttl: float = TTL) -> None:
     store = Store(folder)
-    with holdfast.Client(url, ttl=ttl) as client:
+    with fencelock.Client(url, ttl=ttl) as client:
         while not (folder / "stop").exists():
             try:
                 with client.lock(NAME) as lease:
@@ -108,13 +108,13 @@ def work(url: str, folder: Path, ttl: float = TTL) -> None:
                     time.sleep(WORK_SECONDS)
                     if found is None or not store.end(lease, began, found):
                         store.note("turned away")
-            except holdfast.HoldfastError as error:
+            except fencelock.FencelockError as error:
                 store.note(type(error).__name__)
 
 
 async def work_async(url: str, folder: Path, ttl: float = TTL) -> None:
     store = Store(folder)
-    async with holdfast.AsyncClient(url, ttl=ttl) as client:
+    async with fencelock.AsyncClient(url, ttl=ttl) as client:
         while not (folder / "stop").exists():
             try:
                 async with client.lock(NAME) as lease:
@@ -123,7 +123,7 @@ async def work_async(url: str, folder: Path, ttl: float = TTL) -> None:
                     await asyncio.sleep(WORK_SECONDS)
                     if found is None or not store.end(lease, began, found):
                         store.note("turned away")
-            except holdfast.HoldfastError as error:
+            except fencelock.FencelockError as error:
                 store.note(type(error).__name__)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.core.ticket import ALONE, Share
-from holdfast.engines.etcd.admission import Ahead
-from holdfast.engines.etcd.ears import Ear, Watcher
-from holdfast.engines.etcd.messages_pb2 import Event, KeyValue
-from holdfast.io.blocking import BlockingIO
+from fencelock.core.ticket import ALONE, Share
+from fencelock.engines.etcd.admission import Ahead
+from fencelock.engines.etcd.ears import Ear, Watcher
+from fencelock.engines.etcd.messages_pb2 import Event, KeyValue
+from fencelock.io.blocking import BlockingIO
 
 KEY = b"key"
 

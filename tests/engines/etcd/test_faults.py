@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell, answered, queued
 from tests.engines.etcd import seeing
 from tests.engines.etcd.soak import soak
@@ -49,7 +49,7 @@ async def test_one_server_less(
     try:
         # Each of these has 2 seconds, within which the frozen one is left and a leader found.
         await soon(lambda: _done(cell, lambda: lease.renew()), "a renewal")
-        assert lease.state is holdfast.LeaseState.HELD
+        assert lease.state is fencelock.LeaseState.HELD
         await soon(lambda: _done(cell, lambda: lease.release()), "the release")
         second = await within(waiter)  # long before its renewal would tell it
         assert second.fence > lease.fence
@@ -62,7 +62,7 @@ async def test_one_server_less(
 async def _done(cell: Cell, act: Callable[[], Any]) -> bool:
     try:
         await cell.run(act)
-    except holdfast.EngineError:
+    except fencelock.EngineError:
         return False
     return True
 
@@ -113,15 +113,15 @@ async def test_two_servers_less(etcd_private: EtcdCluster, open_cell: OpenCell) 
     for member in down:
         member.kill()
     start = time.monotonic()
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(lambda: other.lock(cell.name + ":other").acquire())
     assert time.monotonic() - start < 60, "reported, not hung"
     said = str(caught.value)  # by the client, or by the server that is left
     assert any(words in said for words in ("majority", "no answer", "deadline exceeded"))
-    await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
+    await soon(lambda: lease.state is fencelock.LeaseState.SUSPENDED, "the suspension")
     lease.check()
     assert await holder.do(lambda: lease.lost.wait(10))
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         lease.check()
     for member in down:
         member.launch()
@@ -129,7 +129,7 @@ async def test_two_servers_less(etcd_private: EtcdCluster, open_cell: OpenCell) 
     async def usable() -> Any:
         try:
             return await cell.run(lambda: other.lock(cell.name).try_acquire())
-        except holdfast.EngineError:
+        except fencelock.EngineError:
             return None
 
     again = await soon(usable, "everything to go on by itself")

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import Departure, Owner, Place, Ticket
-from holdfast.engines.contract import Engine
-from holdfast.engines.etcd.keys import Keys
-from holdfast.engines.registry import open_engine
-from holdfast.io.blocking import BlockingIO, run
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.core.ticket import Departure, Owner, Place, Ticket
+from fencelock.engines.contract import Engine
+from fencelock.engines.etcd.keys import Keys
+from fencelock.engines.registry import open_engine
+from fencelock.io.blocking import BlockingIO, run
+from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.etcd import seeing
@@ -210,24 +210,24 @@ async def test_a_thousand_attempts_leave_nothing(etcd_cluster: EtcdCluster) -> N
     keys, leases = set(seeing.keys(etcd_cluster)), seeing.leases(etcd_cluster)
     watchers = seeing.watchers(etcd_cluster)
     async with (
-        holdfast.AsyncClient(etcd_cluster.url) as holder,
-        holdfast.AsyncClient(etcd_cluster.url) as client,
+        fencelock.AsyncClient(etcd_cluster.url) as holder,
+        fencelock.AsyncClient(etcd_cluster.url) as client,
     ):
         lease = await holder.lock(name).acquire()
 
         async def attempt(number: int) -> None:
             # Some get no answer in time on a busy machine: those must leave nothing either.
             if number % 3 == 0:
-                with suppress(holdfast.EngineError):
+                with suppress(fencelock.EngineError):
                     assert await client.lock(name).try_acquire() is None
             elif number % 3 == 1:
-                with suppress(holdfast.LockTimeout, holdfast.EngineError):
+                with suppress(fencelock.LockTimeout, fencelock.EngineError):
                     await client.lock(name).acquire(timeout=0.01)
             else:
                 task = asyncio.create_task(client.lock(name).acquire())
                 await asyncio.sleep(number / 100_000)
                 task.cancel()
-                with suppress(asyncio.CancelledError, holdfast.EngineError):
+                with suppress(asyncio.CancelledError, fencelock.EngineError):
                     await task
 
         for start in range(0, 1_000, 50):

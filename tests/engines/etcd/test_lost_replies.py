@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.proxy import TcpProxy
@@ -24,8 +24,8 @@ def cell(etcd_cluster: EtcdCluster, proxy: TcpProxy, open_cell: OpenCell) -> Cel
     return open_cell(f"etcd://{HOST}:{proxy.port},{etcd_cluster.members[1].address}")
 
 
-async def connected(cell: Cell) -> holdfast.Client:
-    client: holdfast.Client = cell.client()
+async def connected(cell: Cell) -> fencelock.Client:
+    client: fencelock.Client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name + ":other").acquire())
     await cell.run(lease.release)
     return client
@@ -75,7 +75,7 @@ async def test_leave(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy) -> 
     await cell.run(lease.release)  # no LeaseLost: it was ours until then
     assert cut.is_set()
     assert seeing.of(etcd_cluster, cell.name) == []
-    assert lease.state is holdfast.LeaseState.RELEASED
+    assert lease.state is fencelock.LeaseState.RELEASED
 
 
 async def test_the_grant_of_a_lease(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy) -> None:
@@ -106,7 +106,7 @@ async def test_only_one_server_and_it_hangs(
     cell = open_cell(f"etcd://{HOST}:{proxy.port}")
     client = await connected(cell)
     proxy.mute()
-    with pytest.raises(holdfast.EngineError, match="no answer") as caught:
+    with pytest.raises(fencelock.EngineError, match="no answer") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "unknown"
     assert caught.value.name == cell.name

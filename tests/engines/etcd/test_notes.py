@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.core.ticket import READING, Owner, Place, Ticket
-from holdfast.engines.contract import Engine
-from holdfast.engines.etcd.keys import note_key
-from holdfast.engines.registry import open_engine
-from holdfast.io.blocking import BlockingIO, run
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import READING, Owner, Place, Ticket
+from fencelock.engines.contract import Engine
+from fencelock.engines.etcd.keys import note_key
+from fencelock.engines.registry import open_engine
+from fencelock.io.blocking import BlockingIO, run
+from fencelock.primitives.waiting import new_id
 from tests.engines.etcd import seeing
 from tests.servers_etcd import EtcdCluster
 from tests.waiting import eventually

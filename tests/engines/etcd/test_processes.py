@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.primitives.waiting import new_id
 from tests.engines.etcd import seeing
 from tests.servers_etcd import EtcdCluster
 
@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[3]
 
 FORKS = """
 import os, sys, threading, time
-import holdfast
+import fencelock
 
 url, name = sys.argv[1:]
-client = holdfast.Client(url, ttl=30)
+client = fencelock.Client(url, ttl=30)
 lease = client.lock(name).acquire()
 threading.Thread(target=lambda: client.lock(name).acquire(timeout=60), daemon=True).start()
 while not client.inspect(name).waiting:
@@ -30,9 +30,9 @@ for _ in range(5):
     if pid == 0:
         try:
             client.lock(name + ":child").acquire()
-        except holdfast.HoldfastError as error:
+        except fencelock.FencelockError as error:
             assert "Make a new Client in the child" in str(error)
-        with holdfast.Client(url) as own:
+        with fencelock.Client(url) as own:
             assert own.lock(name).try_acquire() is None
             with own.lock(name + ":child"):
                 pass
@@ -46,9 +46,9 @@ print("unharmed")
 
 ENDS = """
 import sys, threading, time
-import holdfast
+import fencelock
 
-client = holdfast.Client(sys.argv[1], ttl=30)
+client = fencelock.Client(sys.argv[1], ttl=30)
 lease = client.lock(sys.argv[2]).acquire()
 threading.Thread(target=lambda: client.lock(sys.argv[2]).acquire(), daemon=True).start()
 while not client.inspect(sys.argv[2]).waiting:
@@ -58,10 +58,10 @@ print("ends")  # without a word
 
 ENDS_ASYNC = """
 import asyncio, sys
-import holdfast
+import fencelock
 
 async def main():
-    client = holdfast.AsyncClient(sys.argv[1], ttl=30)
+    client = fencelock.AsyncClient(sys.argv[1], ttl=30)
     lease = await client.lock(sys.argv[2]).acquire()
     waiter = asyncio.create_task(client.lock(sys.argv[2]).acquire())
     while not (await client.inspect(sys.argv[2])).waiting:
@@ -86,7 +86,7 @@ def test_two_event_loops_at_once(etcd_cluster: EtcdCluster) -> None:
     fences: list[int] = []
 
     async def contend() -> None:
-        async with holdfast.AsyncClient(etcd_cluster.url) as client:
+        async with fencelock.AsyncClient(etcd_cluster.url) as client:
             for _ in range(20):
                 async with client.lock(name) as lease:
                     inside.append(1)
@@ -108,7 +108,7 @@ def test_two_event_loops_at_once(etcd_cluster: EtcdCluster) -> None:
 def test_one_event_loop_after_the_other(etcd_cluster: EtcdCluster) -> None:
     async def once() -> int:
         async with (
-            holdfast.AsyncClient(etcd_cluster.url) as client,
+            fencelock.AsyncClient(etcd_cluster.url) as client,
             client.lock(name) as lease,
         ):
             return lease.fence

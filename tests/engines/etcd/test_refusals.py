@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.servers import HOST, RedisServer, free_port
@@ -29,7 +29,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
     with EtcdCluster(folder, size=1, auth_token_ttl=TOKEN_SECONDS, bcrypt_cost=4) as cluster:
         cluster.ctl("user", "add", f"root:{SECRET}")
         cluster.ctl("role", "add", "locks")
-        cluster.ctl("role", "grant-permission", "locks", "readwrite", "holdfast/", "--prefix=true")
+        cluster.ctl("role", "grant-permission", "locks", "readwrite", "fencelock/", "--prefix=true")
         cluster.ctl("user", "add", f"kim:{SECRET}")
         cluster.ctl("user", "grant-role", "kim", "locks")
         cluster.ctl("user", "add", f"eve:{SECRET}")
@@ -69,7 +69,7 @@ async def refused(cell: Cell, *words: str) -> None:
         lambda: client.inspect(cell.name),
     ):
         start = time.monotonic()
-        with pytest.raises(holdfast.EngineError) as caught:
+        with pytest.raises(fencelock.EngineError) as caught:
             await cell.run(act)
         assert time.monotonic() - start < 60
         assert caught.value.outcome == "not applied"
@@ -90,7 +90,7 @@ async def test_a_user_with_just_the_rights_it_needs(
     [
         ("kim:wrong", "check the user and the password"),
         ("nobody:wrong", "check the user and the password"),
-        (f"eve:{SECRET}", "needs the right to read and write keys that begin with holdfast/"),
+        (f"eve:{SECRET}", "needs the right to read and write keys that begin with fencelock/"),
     ],
 )
 async def test_not_let_in(
@@ -165,7 +165,7 @@ async def test_tls_with_the_wrong_authority(
 async def test_tls_without_a_certificate(secured: EtcdCluster, open_cell: OpenCell) -> None:
     cell = open_cell(f"{secured.url}?ca={secured.folder / 'authority.pem'}")
     client = cell.client()
-    with pytest.raises(holdfast.EngineError, match="give the options cert and key"):
+    with pytest.raises(fencelock.EngineError, match="give the options cert and key"):
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=2))
 
 
@@ -179,7 +179,7 @@ async def test_tls_where_there_is_none(
 async def test_no_tls_where_it_is_needed(secured: EtcdCluster, open_cell: OpenCell) -> None:
     cell = open_cell(f"etcd://{secured.addresses}")
     client = cell.client()
-    with pytest.raises(holdfast.EngineError, match="etcds://"):
+    with pytest.raises(fencelock.EngineError, match="etcds://"):
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=2))
 
 
@@ -196,7 +196,7 @@ async def test_somebody_else_there(open_cell: OpenCell, tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server:
         cell = open_cell(f"etcd://{HOST}:{server.port}")
         client = cell.client()
-        with pytest.raises(holdfast.EngineError, match="address of an etcd"):
+        with pytest.raises(fencelock.EngineError, match="address of an etcd"):
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=2))
 
 
@@ -204,7 +204,7 @@ async def test_somebody_silent_there(open_cell: OpenCell) -> None:
     with socket.create_server((HOST, 0)) as listener:
         cell = open_cell(f"etcd://{HOST}:{listener.getsockname()[1]}")
         client = cell.client()
-        with pytest.raises(holdfast.EngineError, match=r"no answer|can't reach"):
+        with pytest.raises(fencelock.EngineError, match=r"no answer|can't reach"):
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=2))
 
 
@@ -215,7 +215,7 @@ async def test_a_full_database(open_cell: OpenCell, tmp_path: Path) -> None:
         client = cell.client()
         lease = await cell.run(lambda: client.lock(cell.name).acquire())
         eventually(partial(_is_full, cluster), "the database to be full")
-        with pytest.raises(holdfast.EngineError, match="alarm disarm") as caught:
+        with pytest.raises(fencelock.EngineError, match="alarm disarm") as caught:
             await cell.run(lambda: client.lock(cell.name + ":new").acquire(timeout=2))
         assert caught.value.outcome == "not applied"
         await cell.run(lease.release)
@@ -243,4 +243,4 @@ def _is_full(cluster: EtcdCluster) -> bool:
 )
 def test_urls_that_can_not_be_right(url: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        holdfast.Client(url)
+        fencelock.Client(url)

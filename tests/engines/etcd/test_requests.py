@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import Owner, Ticket
-from holdfast.engines.etcd.messages_pb2 import TxnRequest, TxnResponse
-from holdfast.engines.registry import open_engine
-from holdfast.io.blocking import BlockingIO, run
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.core.ticket import Owner, Ticket
+from fencelock.engines.etcd.messages_pb2 import TxnRequest, TxnResponse
+from fencelock.engines.registry import open_engine
+from fencelock.io.blocking import BlockingIO, run
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.servers_etcd import EtcdCluster
@@ -105,7 +105,7 @@ async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster)
     """Two watches for each waiter, one stream for all. Of a release hears who is next, and who left."""
     name = f"crowd:{new_id()}"
     streams = etcd_cluster.total("etcd_debugging_mvcc_watch_stream_total")
-    async with holdfast.AsyncClient(etcd_cluster.url, ttl=600) as client:
+    async with fencelock.AsyncClient(etcd_cluster.url, ttl=600) as client:
         gate = await client.lock(name).acquire()
         running: list[Any] = []
 

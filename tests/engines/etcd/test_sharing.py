@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
-from holdfast.engines.etcd import requests
-from holdfast.engines.etcd.admission import Ahead, Crowd, Finding, find
-from holdfast.engines.etcd.engine import EtcdEngine
-from holdfast.engines.etcd.keys import Card, Keys, Labels
-from holdfast.engines.etcd.wire import txn
-from holdfast.engines.registry import open_engine
-from holdfast.io.blocking import BlockingIO, run
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
+from fencelock.engines.etcd import requests
+from fencelock.engines.etcd.admission import Ahead, Crowd, Finding, find
+from fencelock.engines.etcd.engine import EtcdEngine
+from fencelock.engines.etcd.keys import Card, Keys, Labels
+from fencelock.engines.etcd.wire import txn
+from fencelock.engines.registry import open_engine
+from fencelock.io.blocking import BlockingIO, run
+from fencelock.primitives.waiting import new_id
 from tests.engines.etcd import seeing
 from tests.servers_etcd import EtcdCluster
 

@@ -6,12 +6,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from holdfast.core.ticket import Owner, Place, Standing, Ticket
-from holdfast.engines.etcd import watches
-from holdfast.engines.etcd.engine import EtcdEngine
-from holdfast.engines.registry import open_engine
-from holdfast.io.blocking import BlockingIO, run
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import Owner, Place, Standing, Ticket
+from fencelock.engines.etcd import watches
+from fencelock.engines.etcd.engine import EtcdEngine
+from fencelock.engines.registry import open_engine
+from fencelock.io.blocking import BlockingIO, run
+from fencelock.primitives.waiting import new_id
 from tests.engines.etcd import seeing
 from tests.proxy import TcpProxy
 from tests.servers import HOST

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 from typing import Any
 
-from holdfast.engines.mysql.schema import script
+from fencelock.engines.mysql.schema import script
 from tests.servers import HOST
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import eventually, soon
@@ -16,7 +16,7 @@ _LISTENING = "STATE = 'User lock'"
 
 
 def connections(server: MysqlServer) -> int:
-    """How many connections Holdfast has."""
+    """How many connections Fencelock has."""
     return int(server.execute(f"SELECT COUNT(*) {_OURS}")[0][0])
 
 
@@ -71,8 +71,8 @@ def cut(server: MysqlServer, *, listeners: bool) -> int:
 def rows(server: MysqlServer, name: str) -> tuple[int, int]:
     """How many hold a name, and how many wait for it."""
     ((held, waiting),) = server.execute(
-        "SELECT (SELECT COUNT(*) FROM holdfast_names WHERE name = %s AND id IS NOT NULL), "
-        "(SELECT COUNT(*) FROM holdfast_tickets WHERE name = %s AND admitted IS NULL)",
+        "SELECT (SELECT COUNT(*) FROM fencelock_names WHERE name = %s AND id IS NOT NULL), "
+        "(SELECT COUNT(*) FROM fencelock_tickets WHERE name = %s AND admitted IS NULL)",
         name,
         name,
     )
@@ -84,7 +84,7 @@ def clean(server: MysqlServer) -> None:
     eventually(lambda: connections(server) == 0, "other tests to hang up")
     run_script(server, script())
     for table in ("names", "tickets", "notes", "counters", "sessions"):
-        server.execute(f"DELETE FROM holdfast_{table}")
+        server.execute(f"DELETE FROM fencelock_{table}")
 
 
 def run_script(server: MysqlServer, text: str) -> None:

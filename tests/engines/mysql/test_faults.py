@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import Owner, Place, Ticket
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.core.ticket import Owner, Place, Ticket
+from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, answered, queued
 from tests.engines.mysql.seeing import asleep, busy, cut, listening, rows, transactions
@@ -17,7 +17,7 @@ from tests.io.test_fork import in_child
 from tests.servers_mysql import MysqlFactory, MysqlServer
 from tests.waiting import eventually, soon, within
 
-LOCK = "SELECT 1 FROM holdfast_names WHERE name = %s FOR UPDATE"
+LOCK = "SELECT 1 FROM fencelock_names WHERE name = %s FOR UPDATE"
 
 
 async def test_connections_that_are_cut_while_idle(cell: Cell, server: MysqlServer) -> None:
@@ -44,7 +44,7 @@ async def test_cancelled_in_the_moment_in_which_it_is_connected(
         loop.call_soon(task.cancel)
         return made
 
-    async with holdfast.AsyncClient(server.url) as client:
+    async with fencelock.AsyncClient(server.url) as client:
         monkeypatch.setattr(loop, "create_connection", connect_and_cancel)
         task = asyncio.create_task(client.lock("cancelled").acquire())
         with pytest.raises(asyncio.CancelledError):
@@ -88,7 +88,7 @@ async def test_a_restart(own_server: MysqlServer, open_cell: OpenCell) -> None:
     waiter = cell.actor().start(client.lock(cell.name, ttl=30).acquire)
     await answered(client, 2)
     server.stop()
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(client.lock("other").acquire)
     assert caught.value.outcome == "not applied"
     server.start()
@@ -120,7 +120,7 @@ async def test_somebodys_transaction_locks_the_row(cell: Cell, server: MysqlServ
         hog.begin()
         cursor.execute(LOCK, [cell.name])
         for act in (client.lock(cell.name).try_acquire, client.lock(cell.name).acquire):
-            with pytest.raises(holdfast.EngineError) as caught:
+            with pytest.raises(fencelock.EngineError) as caught:
                 await asyncio.wait_for(cell.run(act), 30)
             assert caught.value.outcome == "unknown"
         other = await cell.run(client.lock(cell.name + ":other").acquire)
@@ -142,7 +142,7 @@ async def test_a_lock_wait_timeout_leaves_no_transaction_open(
     with server.connect() as hog, hog.cursor() as cursor:
         hog.begin()
         cursor.execute(LOCK, [tickets[1].name])
-        with pytest.raises(holdfast.EngineError, match="Lock wait timeout exceeded") as caught:
+        with pytest.raises(fencelock.EngineError, match="Lock wait timeout exceeded") as caught:
             await act(cell, engine.renew(tickets, timeout=20))
         assert "INNODB_TRX" in str(caught.value)
         assert caught.value.outcome == "not applied"
@@ -166,7 +166,7 @@ async def test_killed_in_the_middle_leaves_no_transaction_open(
         renewal = asyncio.create_task(act(cell, engine.renew(tickets, timeout=20)))
         ((id, *_),) = await soon(lambda: busy(server, "FOR UPDATE"), "the row to be waited for")
         server.execute(f"KILL QUERY {id}")
-        with pytest.raises(holdfast.EngineError, match="KILL") as caught:
+        with pytest.raises(fencelock.EngineError, match="KILL") as caught:
             await renewal
         assert caught.value.outcome == "unknown"
         await soon(lambda: not transactions(server), "the transaction to be rolled back")
@@ -181,7 +181,7 @@ async def test_whoever_gives_up_leaves_nothing_running(cell: Cell, server: Mysql
     with server.connect() as hog, hog.cursor() as cursor:
         hog.begin()
         cursor.execute(LOCK, [cell.name])
-        with pytest.raises(holdfast.EngineError):
+        with pytest.raises(fencelock.EngineError):
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.3))
         await soon(lambda: not busy(server, "newest"), "the server to give up as well")
 
@@ -200,7 +200,7 @@ async def test_a_lease_begins_when_the_row_is_ours(cell: Cell, server: MysqlServ
         cursor.execute("SET time_zone = '+00:00'")
         cursor.execute(
             "SELECT expires - admitted, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6)) - admitted "
-            "FROM holdfast_names WHERE name = %s",
+            "FROM fencelock_names WHERE name = %s",
             [cell.name],
         )
         ((left, age),) = cursor.fetchall()
@@ -255,7 +255,7 @@ def deadlocks(server: MysqlServer) -> int:
 
 
 async def test_cancelled_while_the_row_is_locked(server: MysqlServer) -> None:
-    async with holdfast.AsyncClient(server.url) as client:
+    async with fencelock.AsyncClient(server.url) as client:
         await (await client.lock("a").acquire()).release()
         with server.connect() as hog, hog.cursor() as cursor:
             hog.begin()
@@ -270,7 +270,7 @@ async def test_cancelled_while_the_row_is_locked(server: MysqlServer) -> None:
 
 
 def test_idle_waiters_have_no_transaction(server: MysqlServer) -> None:
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         lease = client.lock("a").acquire()
         waiter = threading.Thread(target=lambda: client.lock("a").acquire().release())
         waiter.start()
@@ -284,7 +284,7 @@ def test_idle_waiters_have_no_transaction(server: MysqlServer) -> None:
 
 def test_a_forked_child_leaves_the_parent_unharmed(server: MysqlServer) -> None:
     """The child gets copies of the parent's sockets; when it ends, it must not hang up for the parent."""
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         lease = client.lock("a").acquire()
         waiter = threading.Thread(target=lambda: client.lock("a").acquire().release())
         waiter.start()
@@ -293,8 +293,8 @@ def test_a_forked_child_leaves_the_parent_unharmed(server: MysqlServer) -> None:
         def use_both() -> str:
             try:
                 client.lock("b").acquire()
-            except holdfast.HoldfastError as error:
-                with holdfast.Client(server.url) as own:
+            except fencelock.FencelockError as error:
+                with fencelock.Client(server.url) as own:
                     return f"{error} / {own.lock('b').acquire().name}"
             return "not refused"
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-import holdfast
-from holdfast.engines.mysql.calls import hash_of
+import fencelock
+from fencelock.engines.mysql.calls import hash_of
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.mysql.seeing import asleep, run_script
 from tests.engines.mysql.test_trouble import SECRET, add_user
@@ -19,8 +19,8 @@ NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
 
 def printed(*options: str) -> str:
-    """What `holdfast schema mysql` prints."""
-    command = [sys.executable, "-m", "holdfast", "schema", "mysql", *options]
+    """What `fencelock schema mysql` prints."""
+    command = [sys.executable, "-m", "fencelock", "schema", "mysql", *options]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
@@ -32,7 +32,7 @@ async def test_many_make_it_at_once(bare_server: MysqlServer, open_cell: OpenCel
         while True:
             try:
                 return str((await cell.run(client.lock(f"{cell.name}:{number}").acquire)).name)
-            except holdfast.EngineError as error:
+            except fencelock.EngineError as error:
                 if "no answer" not in str(
                     error
                 ):  # a slow machine takes more than 2 s for all of it
@@ -41,7 +41,7 @@ async def test_many_make_it_at_once(bare_server: MysqlServer, open_cell: OpenCel
     assert len(set(await asyncio.gather(*(take(n) for n in range(8))))) == 8
 
 
-@pytest.mark.parametrize("prefix", ["holdfast", "locks"])
+@pytest.mark.parametrize("prefix", ["fencelock", "locks"])
 async def test_an_owner_makes_it(
     bare_server: MysqlServer, open_cell: OpenCell, prefix: str
 ) -> None:
@@ -75,13 +75,13 @@ async def test_prefixes_keep_apart(server: MysqlServer, open_cell: OpenCell) -> 
 async def test_it_is_made_anew_when_somebody_dropped_it(cell: Cell, server: MysqlServer) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name, ttl=1).acquire)
-    for what in ("TABLE holdfast_names", "PROCEDURE holdfast_v2_leave"):
+    for what in ("TABLE fencelock_names", "PROCEDURE fencelock_v2_leave"):
         server.execute(f"DROP {what}")
     again = await cell.run(client.lock(cell.name).acquire)
     assert again.fence > lease.fence
     assert await cell.run(lambda: lease.lost.wait(10))
     await cell.run(again.release)
-    server.execute("DROP PROCEDURE holdfast_v2_listen")
+    server.execute("DROP PROCEDURE fencelock_v2_listen")
     lease = await cell.run(client.lock(cell.name, ttl=60).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     await asleep(server, waiter)
@@ -95,45 +95,45 @@ async def test_a_restored_backup_with_the_clock_behind(cell: Cell, server: Mysql
     lease = await cell.run(client.lock(cell.name).acquire)
     await cell.run(lease.release)
     ahead = lease.fence + 10**12
-    server.execute("UPDATE holdfast_names SET newest = %s", ahead)
+    server.execute("UPDATE fencelock_names SET newest = %s", ahead)
     assert (await cell.run(client.lock(cell.name).acquire)).fence == ahead + 1
 
 
 def test_names_that_nobody_uses_are_forgotten(server: MysqlServer) -> None:
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         with client.lock("used"):
             server.execute(
-                "INSERT INTO holdfast_names (name, newest, abandoned, id, expires) "
+                "INSERT INTO fencelock_names (name, newest, abandoned, id, expires) "
                 f"SELECT CONCAT('old:', seq), {NOW} - seq * 3600000000, seq > 10, "
                 "IF(seq > 20, 'x', NULL), IF(seq > 20, 5, NULL) FROM seq_0_to_30"
             )
-            server.execute(f"CALL holdfast_v2_sweep({NOW})")
-        left = server.execute("SELECT CONVERT(name USING utf8mb4) FROM holdfast_names")
+            server.execute(f"CALL fencelock_v2_sweep({NOW})")
+        left = server.execute("SELECT CONVERT(name USING utf8mb4) FROM fencelock_names")
     # Released: one hour. Abandoned: a day.
     wanted = ["used", "old:0", *(f"old:{n}" for n in range(11, 24))]
     assert {name for (name,) in left} == {*wanted}
-    ((floor,),) = server.execute("SELECT floor FROM holdfast_about")
+    ((floor,),) = server.execute("SELECT floor FROM fencelock_about")
     assert floor > 0
 
 
 def test_the_sweep_waits_for_nobody(server: MysqlServer) -> None:
-    server.execute("INSERT INTO holdfast_names (name, newest) VALUES ('old', 1)")
+    server.execute("INSERT INTO fencelock_names (name, newest) VALUES ('old', 1)")
     with server.connect() as hog, hog.cursor() as cursor:
         hog.begin()
-        cursor.execute("SELECT 1 FROM holdfast_names WHERE name = 'old' FOR UPDATE")
-        server.execute(f"CALL holdfast_v2_sweep({NOW})")
+        cursor.execute("SELECT 1 FROM fencelock_names WHERE name = 'old' FOR UPDATE")
+        server.execute(f"CALL fencelock_v2_sweep({NOW})")
         hog.rollback()
-    assert server.execute("SELECT newest FROM holdfast_names") == [(1,)]
-    server.execute(f"CALL holdfast_v2_sweep({NOW})")
-    assert server.execute("SELECT newest FROM holdfast_names") == []
+    assert server.execute("SELECT newest FROM fencelock_names") == [(1,)]
+    server.execute(f"CALL fencelock_v2_sweep({NOW})")
+    assert server.execute("SELECT newest FROM fencelock_names") == []
 
 
 def test_tables_do_not_grow_without_end(server: MysqlServer) -> None:
     def size() -> int:
-        path = server.data / DATABASE / "holdfast_names.ibd"
+        path = server.data / DATABASE / "fencelock_names.ibd"
         return path.stat().st_size
 
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         with client.lock("a"):
             before = size()
         for _ in range(2000):
@@ -145,7 +145,7 @@ def test_tables_do_not_grow_without_end(server: MysqlServer) -> None:
 def test_names_are_bytes(server: MysqlServer) -> None:
     """No collation makes two of them equal, and no trailing space is lost."""
     names = ["a", "A", "ä", "a ", "a  ", " a", "a" * 512, "é" * 256, "a\\", "a'", '"', "%", "_"]
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         leases = [client.lock(name).try_acquire() for name in names]
         assert all(leases)
         assert set(client.names()) == set(names)
@@ -159,14 +159,14 @@ async def test_session_locks_of_version_2(bare_server: MysqlServer, open_cell: O
     """Their fences go on growing."""
     ahead = 10**16
     bare_server.execute(
-        "CREATE TABLE holdfast_counters (name VARBINARY(512) NOT NULL PRIMARY KEY, "
+        "CREATE TABLE fencelock_counters (name VARBINARY(512) NOT NULL PRIMARY KEY, "
         "hash VARBINARY(64) NOT NULL UNIQUE, newest BIGINT NOT NULL, holder VARBINARY(64), "
         "abandoned BOOLEAN NOT NULL DEFAULT FALSE)"
     )
     cell = open_cell(getlock(bare_server))
-    hash = hash_of(f"{DATABASE} holdfast", cell.name)
+    hash = hash_of(f"{DATABASE} fencelock", cell.name)
     bare_server.execute(
-        "INSERT INTO holdfast_counters VALUES (%s, %s, %s, 'x', FALSE)", cell.name, hash, ahead
+        "INSERT INTO fencelock_counters VALUES (%s, %s, %s, 'x', FALSE)", cell.name, hash, ahead
     )
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
@@ -183,13 +183,13 @@ async def test_session_locks_of_a_database_that_was_renamed(
     cell = open_cell(getlock(server))
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
-    server.execute("UPDATE holdfast_counters SET hash = 'old'")
+    server.execute("UPDATE fencelock_counters SET hash = 'old'")
     assert await cell.run(client.lock(cell.name).try_acquire) is None
     await cell.run(lease.renew)
     await cell.run(lease.release)
-    server.execute("UPDATE holdfast_counters SET hash = 'old'")
+    server.execute("UPDATE fencelock_counters SET hash = 'old'")
     again = await cell.run(client.lock(cell.name).acquire)
     assert again.fence > lease.fence
     seen = await cell.run(lambda: client.inspect(cell.name))
     assert [holder.fence for holder in seen.holders] == [again.fence]
-    assert server.execute("SELECT COUNT(*) FROM holdfast_counters") == [(1,)]
+    assert server.execute("SELECT COUNT(*) FROM fencelock_counters") == [(1,)]

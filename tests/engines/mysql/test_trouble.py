@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.core.url import Url
-from holdfast.engines.mysql.urls import target_of
+import fencelock
+from fencelock.core.url import Url
+from fencelock.engines.mysql.urls import target_of
 from tests.conformance.cells import Cell, OpenCell
 from tests.servers import HOST, free_port
 from tests.servers_mysql import DATABASE, MysqlFactory, MysqlServer
@@ -20,7 +20,7 @@ SECRET = "open-sesame"
 async def refusal(cell: Cell) -> str:
     """What one is told who wants a lock there."""
     client = cell.client()
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=5))
     assert caught.value.outcome == "not applied"
     assert caught.value.name == cell.name
@@ -95,14 +95,14 @@ async def test_a_user_who_may_create_nothing(bare_server: MysqlServer, open_cell
     add_user(bare_server, "app", "SELECT, INSERT, UPDATE, DELETE, EXECUTE")
     text = await refusal(open_cell(bare_server.url_of("app", SECRET)))
     assert "are not there, and this user may not create them" in text
-    assert "holdfast schema mysql" in text
+    assert "fencelock schema mysql" in text
 
 
 async def test_a_user_who_may_only_read(server: MysqlServer, open_cell: OpenCell) -> None:
     add_user(server, "reader", "SELECT, EXECUTE")
     text = await refusal(open_cell(server.url_of("reader", SECRET)))
     assert "command denied" in text
-    assert "holdfast schema mysql" in text
+    assert "fencelock schema mysql" in text
 
 
 async def test_a_server_that_may_only_be_read(
@@ -175,7 +175,7 @@ async def test_logs_have_no_secrets(
 )
 def test_urls_that_make_no_sense(rest: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint) as caught:
-        holdfast.Client(f"mysql://user:{SECRET}@{rest}")
+        fencelock.Client(f"mysql://user:{SECRET}@{rest}")
     assert SECRET not in str(caught.value)
 
 

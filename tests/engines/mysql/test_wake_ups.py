@@ -6,7 +6,7 @@ from random import random
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.mysql.seeing import asleep, connections, cut, listening
 from tests.servers_mysql import DATABASE, MysqlServer
@@ -17,7 +17,7 @@ async def test_the_release_itself_wakes(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server would sleep for a minute, and renewals are 20 s apart: only the bell can do it."""
-    monkeypatch.setattr("holdfast.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
+    monkeypatch.setattr("fencelock.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
     client, other = cell.client(), cell.client()
     listeners = set[int]()
     for _ in range(5):
@@ -71,7 +71,7 @@ async def test_the_connection_that_has_the_latch_is_cut(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The listener can't sleep then, until another one has it."""
-    monkeypatch.setattr("holdfast.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
+    monkeypatch.setattr("fencelock.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
     client, other = cell.client(), cell.client()
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
@@ -89,7 +89,7 @@ def test_a_listener_lets_go_of_the_latch(server: MysqlServer) -> None:
     with server.connect() as connection, connection.cursor() as cursor:
         for _ in range(2):
             cursor.execute("DO GET_LOCK('latch', 0)")
-        cursor.execute("CALL holdfast_v2_listen('', 'latch', 60)")
+        cursor.execute("CALL fencelock_v2_listen('', 'latch', 60)")
         assert cursor.fetchall() == (("",),)
         assert server.execute("SELECT IS_FREE_LOCK('latch')") == [(1,)]
 
@@ -98,15 +98,15 @@ async def test_one_that_stood_behind_a_leaver_looks_again(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands behind another one now, and should look again when that one expires."""
-    monkeypatch.setattr("holdfast.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
+    monkeypatch.setattr("fencelock.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
     client = cell.client()
     await cell.run(client.lock(cell.name, ttl=60).acquire)
     leaver = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire(timeout=2))
     await queued(cell, client, 1)
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire())
     await queued(cell, client, 2)
-    server.execute("UPDATE holdfast_names SET expires = expires - 55000000")  # it will die soon
-    with pytest.raises(holdfast.LockTimeout):
+    server.execute("UPDATE fencelock_names SET expires = expires - 55000000")  # it will die soon
+    with pytest.raises(fencelock.LockTimeout):
         await leaver
     assert (await within(waiter)).abandoned
 
@@ -132,6 +132,6 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: MysqlServer) -> None:
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=120).acquire)
     await queued(cell, other, 1)
-    server.execute("UPDATE holdfast_tickets SET channel = 'nowhere'")
+    server.execute("UPDATE fencelock_tickets SET channel = 'nowhere'")
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence

@@ -7,11 +7,11 @@ from typing import Any
 from tests.servers_postgresql import PostgresqlServer
 from tests.waiting import eventually
 
-_OURS = "FROM pg_stat_activity WHERE application_name = 'holdfast' AND pid <> pg_backend_pid()"
+_OURS = "FROM pg_stat_activity WHERE application_name = 'fencelock' AND pid <> pg_backend_pid()"
 
 
 def connections(server: PostgresqlServer) -> int:
-    """How many connections Holdfast has."""
+    """How many connections Fencelock has."""
     return int(server.execute(f"SELECT count(*) {_OURS}")[0][0])
 
 
@@ -39,14 +39,14 @@ def cut(server: PostgresqlServer, *, listeners: bool) -> int:
 def clean(server: PostgresqlServer) -> None:
     """Leave no trace of other tests."""
     eventually(lambda: connections(server) == 0, "other tests to hang up")
-    server.execute("DROP SCHEMA IF EXISTS holdfast CASCADE")
+    server.execute("DROP SCHEMA IF EXISTS fencelock CASCADE")
 
 
 def rows(server: PostgresqlServer, name: str) -> tuple[int, int]:
     """How many hold a name, and how many wait for it."""
     ((held, waiting),) = server.execute(
-        "SELECT (SELECT count(*) FROM holdfast.names WHERE name = %s AND id IS NOT NULL), "
-        "(SELECT count(*) FROM holdfast.tickets WHERE name = %s AND admitted IS NULL)",
+        "SELECT (SELECT count(*) FROM fencelock.names WHERE name = %s AND id IS NOT NULL), "
+        "(SELECT count(*) FROM fencelock.tickets WHERE name = %s AND admitted IS NULL)",
         name,
         name,
     )

@@ -7,9 +7,9 @@ from functools import partial
 import psycopg
 import pytest
 
-import holdfast
-from holdfast.core.ticket import Owner, Place, Ticket
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.core.ticket import Owner, Place, Ticket
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, OpenCell, act, answered, queued
 from tests.engines.postgresql.seeing import busy, cut, listening, rows
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
@@ -49,7 +49,7 @@ async def test_a_restart(own_server: PostgresqlServer, open_cell: OpenCell) -> N
     waiter = cell.actor().start(client.lock(cell.name, ttl=30).acquire)
     await answered(client, 2)
     server.stop()
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(client.lock("other").acquire)
     assert caught.value.outcome == "not applied"
     server.start()
@@ -81,9 +81,9 @@ async def test_somebodys_transaction_locks_the_row(cell: Cell, server: Postgresq
     client = cell.client()
     held = await cell.run(client.lock(cell.name).acquire)
     with server.connect() as hog, hog.transaction():
-        hog.execute("SELECT 1 FROM holdfast.names FOR UPDATE")
+        hog.execute("SELECT 1 FROM fencelock.names FOR UPDATE")
         for act in (client.lock(cell.name).try_acquire, client.lock(cell.name).acquire):
-            with pytest.raises(holdfast.EngineError) as caught:
+            with pytest.raises(fencelock.EngineError) as caught:
                 await asyncio.wait_for(cell.run(act), 30)
             assert caught.value.outcome == "unknown"
         other = await cell.run(client.lock(cell.name + ":other").acquire)
@@ -100,8 +100,8 @@ async def test_whoever_gives_up_leaves_nothing_running(
     client = cell.client()
     await cell.run((await cell.run(client.lock(cell.name).acquire)).release)
     with server.connect() as hog, hog.transaction():
-        hog.execute("SELECT 1 FROM holdfast.names FOR UPDATE")
-        with pytest.raises(holdfast.EngineError):
+        hog.execute("SELECT 1 FROM fencelock.names FOR UPDATE")
+        with pytest.raises(fencelock.EngineError):
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.3))
         await soon(lambda: not busy(server, "v2_enter"), "the server to give up as well")
 
@@ -111,13 +111,13 @@ async def test_a_lease_begins_when_the_row_is_ours(cell: Cell, server: Postgresq
     await cell.run((await cell.run(client.lock(cell.name).acquire)).release)
     with server.connect() as hog:
         with hog.transaction():
-            hog.execute("SELECT 1 FROM holdfast.names FOR UPDATE")
+            hog.execute("SELECT 1 FROM fencelock.names FOR UPDATE")
             entering = cell.actor().start(client.lock(cell.name, ttl=5).acquire)
             await soon(lambda: busy(server), "the row lock to be waited for")
-            ((freed,),) = hog.execute("SELECT holdfast.v2_now()").fetchall()
+            ((freed,),) = hog.execute("SELECT fencelock.v2_now()").fetchall()
         await entering
         ((admitted, left),) = hog.execute(
-            "SELECT admitted, expires - admitted FROM holdfast.names WHERE name = %s", [cell.name]
+            "SELECT admitted, expires - admitted FROM fencelock.names WHERE name = %s", [cell.name]
         ).fetchall()
     assert admitted >= freed
     assert left == 5_000_000
@@ -156,7 +156,7 @@ async def test_a_deadlock_is_tried_again(cell: Cell, server: PostgresqlServer) -
         standing = await act(cell, engine.enter(one, if_free=False, timeout=30))
         assert standing.place is Place.ADMITTED
     with server.connect(options="-c deadlock_timeout=60s") as hog, hog.transaction():
-        lock = "SELECT 1 FROM holdfast.names WHERE name = %s FOR UPDATE"
+        lock = "SELECT 1 FROM fencelock.names WHERE name = %s FOR UPDATE"
         hog.execute(lock, [tickets[1].name])
         renewal = asyncio.create_task(act(cell, engine.renew(tickets, timeout=30)))
         await soon(lambda: busy(server), "the renewal to wait for the second row")
@@ -201,10 +201,10 @@ async def test_renewals_of_odd_names(cell: Cell) -> None:
 
 
 async def test_cancelled_while_the_row_is_locked(server: PostgresqlServer) -> None:
-    async with holdfast.AsyncClient(server.url) as client:
+    async with fencelock.AsyncClient(server.url) as client:
         await (await client.lock("a").acquire()).release()
         with server.connect() as hog, hog.transaction():
-            hog.execute("SELECT 1 FROM holdfast.names FOR UPDATE")
+            hog.execute("SELECT 1 FROM fencelock.names FOR UPDATE")
             task = asyncio.create_task(client.lock("a").acquire())
             await soon(lambda: busy(server), "the row lock to be waited for")
             task.cancel()
@@ -215,7 +215,7 @@ async def test_cancelled_while_the_row_is_locked(server: PostgresqlServer) -> No
 
 
 def test_idle_waiters_have_no_transaction(server: PostgresqlServer) -> None:
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         lease = client.lock("a").acquire()
         waiter = threading.Thread(target=lambda: client.lock("a").acquire().release())
         waiter.start()
@@ -224,7 +224,7 @@ def test_idle_waiters_have_no_transaction(server: PostgresqlServer) -> None:
         assert busy(server) == []
         ((locks,),) = server.execute(
             "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
-            "WHERE a.application_name = 'holdfast' AND l.locktype <> 'virtualxid'"
+            "WHERE a.application_name = 'fencelock' AND l.locktype <> 'virtualxid'"
         )
         assert locks == 0
         lease.release()
@@ -245,7 +245,7 @@ async def test_a_session_lock_whose_counter_is_not_to_be_seen(
     cell = open_cell(server.url.replace("postgresql://", "postgresql+advisory://"))
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
-    server.execute("DELETE FROM holdfast.counters")
+    server.execute("DELETE FROM fencelock.counters")
     seen = await cell.run(lambda: client.inspect(cell.name))
     assert [holder.fence for holder in seen.holders] == [lease.fence]
     assert not seen.abandoned

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.postgresql.seeing import listening
 from tests.engines.postgresql.test_faults import take_turns
@@ -38,7 +38,7 @@ async def test_in_transaction_mode(
     ignore: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "holdfast")
+    caplog.set_level(logging.WARNING, "fencelock")
     pooler = bouncer(ignore_startup_parameters=f"extra_float_digits,{ignore}")
     cell = open_cell(pooler.url)
     client = cell.client()
@@ -89,5 +89,5 @@ async def test_session_locks_are_refused(
     with PgBouncer(tmp_path / "pgbouncer", server) as pooler:
         cell = open_cell(pooler.url.replace("postgresql://", "postgresql+advisory://"))
         client = cell.client()
-        with pytest.raises(holdfast.Unsupported, match="session locks need a session"):
+        with pytest.raises(fencelock.Unsupported, match="session locks need a session"):
             await cell.run(client.lock(cell.name).acquire)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.postgresql.test_trouble import SECRET, add_role
 from tests.servers_postgresql import PostgresqlServer
@@ -14,8 +14,8 @@ from tests.waiting import eventually
 
 
 def printed(*options: str) -> str:
-    """What `holdfast schema postgresql` prints."""
-    command = [sys.executable, "-m", "holdfast", "schema", "postgresql", *options]
+    """What `fencelock schema postgresql` prints."""
+    command = [sys.executable, "-m", "fencelock", "schema", "postgresql", *options]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
@@ -27,7 +27,7 @@ async def test_many_make_it_at_once(server: PostgresqlServer, open_cell: OpenCel
     assert len({lease.name for lease in leases}) == 8
 
 
-@pytest.mark.parametrize("schema", ["holdfast", "locks"])
+@pytest.mark.parametrize("schema", ["fencelock", "locks"])
 async def test_an_owner_makes_it(
     server: PostgresqlServer, open_cell: OpenCell, schema: str
 ) -> None:
@@ -44,7 +44,9 @@ async def test_an_owner_makes_it(
     server.execute(sql)
     await cell.run(lease.renew)
     await cell.run(lease.release)
-    made = server.execute("SELECT nspname FROM pg_namespace WHERE nspname IN ('holdfast', 'locks')")
+    made = server.execute(
+        "SELECT nspname FROM pg_namespace WHERE nspname IN ('fencelock', 'locks')"
+    )
     assert made == [(schema,)]
 
 
@@ -62,7 +64,7 @@ async def test_it_is_made_anew_when_somebody_dropped_it(
 ) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name, ttl=1).acquire)
-    server.execute("DROP SCHEMA holdfast CASCADE")
+    server.execute("DROP SCHEMA fencelock CASCADE")
     again = await cell.run(client.lock(cell.name).acquire)
     assert again.fence > lease.fence
     assert await cell.run(lambda: lease.lost.wait(10))
@@ -76,63 +78,63 @@ async def test_a_restored_backup_with_the_clock_behind(
     lease = await cell.run(client.lock(cell.name).acquire)
     await cell.run(lease.release)
     ahead = lease.fence + 10**12
-    server.execute("UPDATE holdfast.names SET newest = %s", ahead)
+    server.execute("UPDATE fencelock.names SET newest = %s", ahead)
     assert (await cell.run(client.lock(cell.name).acquire)).fence == ahead + 1
 
 
 def test_names_that_nobody_uses_are_forgotten(server: PostgresqlServer) -> None:
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         with client.lock("used"):
             server.execute(
-                "INSERT INTO holdfast.names (name, newest, abandoned, id, expires) SELECT 'old:' || n, "
-                "holdfast.v2_now() - n * 3600000000::bigint, n > 10, CASE WHEN n > 20 THEN 'x' END, "
+                "INSERT INTO fencelock.names (name, newest, abandoned, id, expires) SELECT 'old:' || n, "
+                "fencelock.v2_now() - n * 3600000000::bigint, n > 10, CASE WHEN n > 20 THEN 'x' END, "
                 "CASE WHEN n > 20 THEN 5 END FROM generate_series(0, 30) n"
             )
-            server.execute("SELECT holdfast.v2_sweep(holdfast.v2_now())")
-        left = server.execute("SELECT name FROM holdfast.names")
+            server.execute("SELECT fencelock.v2_sweep(fencelock.v2_now())")
+        left = server.execute("SELECT name FROM fencelock.names")
     # Released: one hour. Abandoned: a day.
     wanted = ["used", "old:0", *(f"old:{n}" for n in range(11, 24))]
     assert {name for (name,) in left} == {*wanted}
-    ((floor,),) = server.execute("SELECT floor FROM holdfast.about")
+    ((floor,),) = server.execute("SELECT floor FROM fencelock.about")
     assert floor > 0
 
 
 @pytest.mark.parametrize("names", ["always another", "always the same"])
 def test_those_who_take_locks_sweep(server: PostgresqlServer, names: str) -> None:
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         with client.lock("a"):
-            server.execute("INSERT INTO holdfast.names (name, newest) VALUES ('old', 1)")
+            server.execute("INSERT INTO fencelock.names (name, newest) VALUES ('old', 1)")
         for number in range(3000):  # one in 64 does
             with client.lock(f"a:{number}" if names == "always another" else "a"):
                 pass
             if number % 32 == 0 and ("old",) not in server.execute(
-                "SELECT name FROM holdfast.names"
+                "SELECT name FROM fencelock.names"
             ):
                 return
     raise AssertionError("nobody has swept")
 
 
 def test_the_sweep_waits_for_nobody(server: PostgresqlServer) -> None:
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         with client.lock("a"):
-            server.execute("INSERT INTO holdfast.names (name, newest) VALUES ('old', 1)")
+            server.execute("INSERT INTO fencelock.names (name, newest) VALUES ('old', 1)")
         with server.connect() as hog, hog.transaction():
-            hog.execute("SELECT 1 FROM holdfast.names WHERE name = 'old' FOR UPDATE")
-            server.execute("SELECT holdfast.v2_sweep(holdfast.v2_now())")
-        assert ("old",) in server.execute("SELECT name FROM holdfast.names")
-        server.execute("SELECT holdfast.v2_sweep(holdfast.v2_now())")
-        assert ("old",) not in server.execute("SELECT name FROM holdfast.names")
+            hog.execute("SELECT 1 FROM fencelock.names WHERE name = 'old' FOR UPDATE")
+            server.execute("SELECT fencelock.v2_sweep(fencelock.v2_now())")
+        assert ("old",) in server.execute("SELECT name FROM fencelock.names")
+        server.execute("SELECT fencelock.v2_sweep(fencelock.v2_now())")
+        assert ("old",) not in server.execute("SELECT name FROM fencelock.names")
 
 
 def test_tables_do_not_grow_without_end(server: PostgresqlServer) -> None:
     """Updates are made in place: no vacuum is needed for it."""
 
     def size() -> int:
-        return int(server.execute("SELECT pg_table_size('holdfast.names')")[0][0])
+        return int(server.execute("SELECT pg_table_size('fencelock.names')")[0][0])
 
-    with holdfast.Client(server.url) as client:
+    with fencelock.Client(server.url) as client:
         with client.lock("a"):
-            server.execute("ALTER TABLE holdfast.names SET (autovacuum_enabled = off)")
+            server.execute("ALTER TABLE fencelock.names SET (autovacuum_enabled = off)")
         # A transaction anywhere that takes long (the server's own work, on a busy machine) keeps old
         # versions alive, and the table grows meanwhile: but not time after time.
         for _ in range(10):
@@ -148,7 +150,7 @@ def test_tables_do_not_grow_without_end(server: PostgresqlServer) -> None:
     def counts() -> tuple[int, int]:
         (found,) = server.execute(
             "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables "
-            "WHERE schemaname = 'holdfast' AND relname = 'names'"
+            "WHERE schemaname = 'fencelock' AND relname = 'names'"
         )
         return found
 

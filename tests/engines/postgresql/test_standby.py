@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell
 from tests.servers_postgresql import PostgresqlServer, Standby
 from tests.waiting import soon
@@ -38,7 +38,7 @@ def both(primary: PostgresqlServer, standby: Standby) -> str:
 async def test_a_standby_alone_is_refused(standby: Standby, open_cell: OpenCell) -> None:
     cell = open_cell(standby.url)
     client = cell.client()
-    with pytest.raises(holdfast.EngineError, match="is a standby"):
+    with pytest.raises(fencelock.EngineError, match="is a standby"):
         await cell.run(client.lock(cell.name).acquire)
 
 
@@ -50,7 +50,7 @@ async def test_a_lagging_standby_is_promoted(
     lease = await cell.run(client.lock(cell.name, ttl=30).acquire)  # finds the primary
     await cell.run(lease.release)
     # As if the clock had been set back: else it would keep the fences of the two apart.
-    own_server.execute("UPDATE holdfast.names SET newest = newest + 1000000000000")
+    own_server.execute("UPDATE fencelock.names SET newest = newest + 1000000000000")
     standby.wait_for_sync()
     standby.cut_off()
     old = await cell.run(client.lock(cell.name, ttl=30).acquire)
@@ -70,7 +70,7 @@ async def test_a_lagging_standby_is_promoted(
     assert not may_write(old)
     assert may_write(new)
     storage.close()
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         await cell.run(old.renew)
     await cell.run(new.release)
     assert (await cell.run(client.lock(cell.name).acquire)).fence > new.fence
@@ -79,5 +79,5 @@ async def test_a_lagging_standby_is_promoted(
 async def taken(cell: Cell, client: Any) -> Any:
     try:
         return await cell.run(client.lock(cell.name, ttl=30).try_acquire)
-    except holdfast.EngineError:
+    except fencelock.EngineError:
         return None

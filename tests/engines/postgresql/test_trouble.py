@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.core.url import Url
-from holdfast.engines.postgresql.urls import target_of
+import fencelock
+from fencelock.core.url import Url
+from fencelock.engines.postgresql.urls import target_of
 from tests.conformance.cells import Cell, OpenCell
 from tests.servers import HOST, free_port
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
@@ -20,7 +20,7 @@ async def refusal(cell: Cell, *, silent: bool = False) -> str:
     """What one is told who wants a lock there."""
     client = cell.client()
     while True:
-        with pytest.raises(holdfast.EngineError) as caught:
+        with pytest.raises(fencelock.EngineError) as caught:
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=5))
         text = str(caught.value)
         if silent or "no answer" not in text:
@@ -87,18 +87,18 @@ async def test_one_that_never_answers(open_cell: OpenCell) -> None:
 async def test_a_user_who_may_create_nothing(server: PostgresqlServer, open_cell: OpenCell) -> None:
     add_role(server, "app")
     text = await refusal(open_cell(server.url_of("app", SECRET)))
-    assert "the schema 'holdfast' is not there, and this user may not create it" in text
-    assert "holdfast schema postgresql" in text
+    assert "the schema 'fencelock' is not there, and this user may not create it" in text
+    assert "fencelock schema postgresql" in text
 
 
 async def test_a_user_who_may_only_read(server: PostgresqlServer, open_cell: OpenCell) -> None:
     await take(open_cell(server.url))  # there is a schema
     add_role(server, "reader")
-    server.execute("GRANT USAGE ON SCHEMA holdfast TO reader")
-    server.execute("GRANT SELECT ON ALL TABLES IN SCHEMA holdfast TO reader")
+    server.execute("GRANT USAGE ON SCHEMA fencelock TO reader")
+    server.execute("GRANT SELECT ON ALL TABLES IN SCHEMA fencelock TO reader")
     text = await refusal(open_cell(server.url_of("reader", SECRET)))
     assert "permission denied" in text
-    assert "holdfast schema postgresql" in text
+    assert "fencelock schema postgresql" in text
 
 
 async def test_a_user_whose_transactions_are_read_only(
@@ -172,7 +172,7 @@ async def test_logs_have_no_secrets(
 )
 def test_urls_that_make_no_sense(rest: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint) as caught:
-        holdfast.Client(f"postgresql://user:{SECRET}@{rest}")
+        fencelock.Client(f"postgresql://user:{SECRET}@{rest}")
     assert SECRET not in str(caught.value)
 
 
@@ -191,7 +191,7 @@ def test_a_unix_socket(server: PostgresqlServer) -> None:
     folder, port = server.folder, server.port
     credentials = f"{server.user}:{server.password}"
     url = f"postgresql://{credentials}@/postgres?host={folder}&port={port}"
-    with holdfast.Client(url) as client, client.lock("a") as lease:
+    with fencelock.Client(url) as client, client.lock("a") as lease:
         assert lease.fence > 0
 
 
@@ -201,16 +201,16 @@ def test_tls(postgresql_server: PostgresqlFactory, tmp_path: Path) -> None:
     certificate = server.data / "server.crt"
     authority = tmp_path / "authority.pem"
     authority.write_bytes(certificate.read_bytes())
-    with holdfast.Client(f"{server.url}?sslmode=verify-ca&sslrootcert={authority}") as client:
+    with fencelock.Client(f"{server.url}?sslmode=verify-ca&sslrootcert={authority}") as client:
         with client.lock("a"):
             ((tls,),) = server.execute(
                 "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) "
-                "WHERE application_name = 'holdfast'"
+                "WHERE application_name = 'fencelock'"
             )
         assert tls is True
     with (
-        holdfast.Client(f"{server.url}?sslmode=verify-ca&sslrootcert=system") as client,
-        pytest.raises(holdfast.EngineError, match="sslrootcert"),
+        fencelock.Client(f"{server.url}?sslmode=verify-ca&sslrootcert=system") as client,
+        pytest.raises(fencelock.EngineError, match="sslrootcert"),
     ):
         client.lock("a").acquire()
 

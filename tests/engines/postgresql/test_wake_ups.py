@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holdfast.core.ticket import READING, Place
+from fencelock.core.ticket import READING, Place
 from tests.conformance.cells import Cell, queued
 from tests.conformance.test_sharing import Desk
 from tests.servers_postgresql import PostgresqlServer
@@ -32,7 +32,7 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: PostgresqlServer) -> N
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=1.5).acquire)
     await queued(cell, other, 1)
-    server.execute("UPDATE holdfast.tickets SET channel = 'nowhere'")
+    server.execute("UPDATE fencelock.tickets SET channel = 'nowhere'")
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
 

@@ -1,12 +1,12 @@
-"""Looking at a lock from outside, past Holdfast's own client."""
+"""Looking at a lock from outside, past Fencelock's own client."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any, NamedTuple
 
-import holdfast
-from holdfast.engines.redis.keys import keys_of, tag_of
+import fencelock
+from fencelock.engines.redis.keys import keys_of, tag_of
 from tests.conformance.cells import Cell
 from tests.servers import RedisServer
 from tests.waiting import soon
@@ -39,14 +39,14 @@ def tickets(server: RedisServer, name: str) -> list[str]:
 
 
 def links(server: RedisServer) -> list[str]:
-    """The connections that Holdfast has to a server, by their number there."""
+    """The connections that Fencelock has to a server, by their number there."""
     return [str(link["id"]) for link in link_list(server)]
 
 
 def link_list(server: RedisServer) -> list[dict[str, Any]]:
-    """What the server knows about each of Holdfast's connections."""
+    """What the server knows about each of Fencelock's connections."""
     with server.client() as client:
-        return [dict(link) for link in client.client_list() if link["name"] == "holdfast"]
+        return [dict(link) for link in client.client_list() if link["name"] == "fencelock"]
 
 
 async def connected(cell: Cell, client: Any) -> None:
@@ -56,7 +56,7 @@ async def connected(cell: Cell, client: Any) -> None:
 
 
 async def held(lease: Any) -> None:
-    await soon(lambda: lease.state is holdfast.LeaseState.HELD, "the lease to be held")
+    await soon(lambda: lease.state is fencelock.LeaseState.HELD, "the lease to be held")
 
 
 async def renewed(cell: Cell, lease: Any, timeout: float = 10.0) -> None:
@@ -65,7 +65,7 @@ async def renewed(cell: Cell, lease: Any, timeout: float = 10.0) -> None:
     async def works() -> bool:
         try:
             await cell.run(lease.renew)
-        except holdfast.EngineError:
+        except fencelock.EngineError:
             return False
         return True
 
@@ -73,7 +73,7 @@ async def renewed(cell: Cell, lease: Any, timeout: float = 10.0) -> None:
 
 
 async def lost(lease: Any) -> None:
-    await soon(lambda: lease.state is holdfast.LeaseState.LOST, "the lease to be lost")
+    await soon(lambda: lease.state is fencelock.LeaseState.LOST, "the lease to be lost")
 
 
 async def empty(server: RedisServer, name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-import holdfast
+import fencelock
 from tests.child import Child
 from tests.engines.redis.impostors import Impostor, silence
 from tests.engines.redis.seeing import empty, links, tickets
@@ -42,12 +42,12 @@ async def test_cancelled_while_connecting() -> None:
     before = asyncio.all_tasks()
     with Impostor(silence) as impostor:
         open_before = sockets()
-        client = holdfast.AsyncClient(impostor.url)
+        client = fencelock.AsyncClient(impostor.url)
         first = asyncio.create_task(client.lock("x").acquire())
         second = asyncio.create_task(client.lock("y").acquire())
         await soon(lambda: sockets() > open_before, "the connection")
         first.cancel()
-        with pytest.raises(holdfast.EngineError, match="can't connect"):
+        with pytest.raises(fencelock.EngineError, match="can't connect"):
             await second  # they share an attempt to connect, but not the cancellation
         with pytest.raises(asyncio.CancelledError):
             await within(first)
@@ -58,23 +58,23 @@ async def test_cancelled_while_connecting() -> None:
 
 async def test_a_caller_in_a_hurry_does_not_wait_for_a_slow_connection(proxy: TcpProxy) -> None:
     """An attempt to connect is shared, but each caller has its own timeout."""
-    async with holdfast.AsyncClient(f"redis://{HOST}:{proxy.port}") as client:
+    async with fencelock.AsyncClient(f"redis://{HOST}:{proxy.port}") as client:
         proxy.black_hole()
         patient = asyncio.create_task(client.lock("x").acquire())
         await soon(lambda: proxy.connections, "the connection")
         start = asyncio.get_running_loop().time()
-        with pytest.raises(holdfast.EngineError, match="can't connect"):
+        with pytest.raises(fencelock.EngineError, match="can't connect"):
             await client.lock("y").acquire(timeout=0.3)
         hurry = asyncio.get_running_loop().time() - start
         assert not patient.done()
-        with pytest.raises(holdfast.EngineError, match="can't connect"):
+        with pytest.raises(fencelock.EngineError, match="can't connect"):
             await patient
         assert hurry < asyncio.get_running_loop().time() - start
         proxy.heal()
 
 
 async def test_cancelled_with_a_request_under_way(server: RedisServer) -> None:
-    async with holdfast.AsyncClient(server.url) as client:
+    async with fencelock.AsyncClient(server.url) as client:
         held = await client.lock("held").acquire()
         server.freeze()
         acquiring = asyncio.create_task(client.lock("x").acquire())
@@ -90,7 +90,7 @@ async def test_cancelled_with_a_request_under_way(server: RedisServer) -> None:
         await held.renew()
         assert len(links(server)) == 1
         # The sweeper stays for a while: it can't know that the request will not arrive once more.
-        ours = {asyncio.current_task(), *_named("holdfast-keeper"), *_named("holdfast-sweeper")}
+        ours = {asyncio.current_task(), *_named("fencelock-keeper"), *_named("fencelock-sweeper")}
         await soon(lambda: asyncio.all_tasks() <= ours, "no task to be left")
 
 
@@ -99,7 +99,7 @@ def _named(name: str) -> list[asyncio.Task[Any]]:
 
 
 async def test_cancelled_twice_with_a_server_that_does_not_answer(server: RedisServer) -> None:
-    async with holdfast.AsyncClient(server.url) as client:
+    async with fencelock.AsyncClient(server.url) as client:
         await (await client.lock("before").acquire()).release()
         server.freeze()
         acquiring = asyncio.create_task(client.lock("x").acquire())
@@ -110,11 +110,11 @@ async def test_cancelled_twice_with_a_server_that_does_not_answer(server: RedisS
         await cancelled(acquiring)
         server.thaw()
         await empty(server, "x")
-        assert server.execute("EXISTS", "holdfast:{x}"), "the request arrived in the end"
+        assert server.execute("EXISTS", "fencelock:{x}"), "the request arrived in the end"
 
 
 async def test_cancelled_while_parked(server: RedisServer) -> None:
-    async with holdfast.AsyncClient(server.url) as client:
+    async with fencelock.AsyncClient(server.url) as client:
         holder = await client.lock("x").acquire()
         waiters = [asyncio.create_task(client.lock("x").acquire()) for _ in range(50)]
         await soon(lambda: len(tickets(server, "x")) == 51, "50 waiters")
@@ -186,8 +186,8 @@ async def test_a_forked_child_does_no_harm_to_the_connections(
 
 async def test_waiters_are_woken_when_their_client_is_closed(server: RedisServer) -> None:
     """Also those in other threads, which sleep in their own connections."""
-    other = holdfast.Client(server.url)
-    client = holdfast.Client(server.url)
+    other = fencelock.Client(server.url)
+    client = fencelock.Client(server.url)
     lease = await asyncio.to_thread(other.lock("x").acquire)
     waiters = [
         asyncio.create_task(asyncio.to_thread(client.lock("x", ttl=600).acquire)) for _ in range(3)
@@ -195,7 +195,7 @@ async def test_waiters_are_woken_when_their_client_is_closed(server: RedisServer
     await soon(lambda: len(tickets(server, "x")) == 4, "the waiters")
     await asyncio.to_thread(client.close)
     for waiter in waiters:
-        with pytest.raises(holdfast.HoldfastError, match="closed"):
+        with pytest.raises(fencelock.FencelockError, match="closed"):
             await within(waiter)
     await asyncio.to_thread(lease.release)
     await empty(server, "x")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import holdfast
+import fencelock
 from tests.engines.redis.seeing import empty, links
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
@@ -39,7 +39,7 @@ class Section:
         self.inside -= 1
 
 
-def thread(client: holdfast.Client, section: Section) -> None:
+def thread(client: fencelock.Client, section: Section) -> None:
     done = 0
     while done < TURNS:
         try:
@@ -48,14 +48,14 @@ def thread(client: holdfast.Client, section: Section) -> None:
                 time.sleep(0.001)
                 section.go_out()
                 done += 1
-        except holdfast.EngineError:
+        except fencelock.EngineError:
             continue  # it could not join: once more
         except Exception as error:
             section.failures.append(repr(error))
             raise
 
 
-async def task(client: holdfast.AsyncClient, section: Section) -> None:
+async def task(client: fencelock.AsyncClient, section: Section) -> None:
     done = 0
     while done < TURNS:
         try:
@@ -64,19 +64,19 @@ async def task(client: holdfast.AsyncClient, section: Section) -> None:
                 await asyncio.sleep(0.001)
                 section.go_out()
                 done += 1
-        except holdfast.EngineError:
+        except fencelock.EngineError:
             continue
 
 
 async def impatient(
-    client: holdfast.AsyncClient, chance: random.Random, over: asyncio.Event
+    client: fencelock.AsyncClient, chance: random.Random, over: asyncio.Event
 ) -> None:
     """Joins, changes its mind and is cancelled, over and over."""
     while not over.is_set():
         acquiring = asyncio.create_task(client.lock("x", ttl=20).acquire())
         await asyncio.sleep(chance.random() / 30)
         acquiring.cancel()
-        with suppress(asyncio.CancelledError, holdfast.EngineError):
+        with suppress(asyncio.CancelledError, fencelock.EngineError):
             await (await acquiring).release()
 
 
@@ -116,8 +116,8 @@ async def test_nothing_is_lost_and_nobody_is_inside_together(
     proxy = tcp_proxy(server.port)
     url = f"redis://{HOST}:{proxy.port}"
     section = Section()
-    with holdfast.Client(url) as client, holdfast.Client(url) as other:
-        async with holdfast.AsyncClient(url) as async_client:
+    with fencelock.Client(url) as client, fencelock.Client(url) as other:
+        async with fencelock.AsyncClient(url) as async_client:
             threads = [
                 threading.Thread(target=thread, args=(one, section))
                 for one in (client, other)

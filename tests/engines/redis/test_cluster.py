@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-import holdfast
-from holdfast.engines.redis.keys import keys_and_note_of, tag_of
+import fencelock
+from fencelock.engines.redis.keys import keys_and_note_of, tag_of
 from tests.conformance.cells import OpenCell, act, queued
 from tests.engines.redis.seeing import held, lost, tickets
 from tests.servers import HOST, ClusterSet, RedisServer
@@ -105,7 +105,7 @@ async def test_a_hand_off_on_every_master(redis_cluster: ClusterSet, open_cell: 
 async def test_a_node_that_is_not_in_a_cluster(redis_url: str, open_cell: OpenCell) -> None:
     cell = open_cell(redis_url.replace("redis:", "redis+cluster:"))
     client = cell.client()
-    with pytest.raises(holdfast.EngineError, match="cluster support disabled") as caught:
+    with pytest.raises(fencelock.EngineError, match="cluster support disabled") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "not applied"
 
@@ -114,7 +114,7 @@ async def test_a_cluster_without_its_url(redis_cluster: ClusterSet, open_cell: O
     cell = open_cell(redis_cluster.nodes[0].url)
     client = cell.client()
     name = next(n for n in map(str, range(99)) if node_of(redis_cluster, n).url != cell.url)
-    with pytest.raises(holdfast.EngineError, match=r"use a redis\+cluster:// URL") as caught:
+    with pytest.raises(fencelock.EngineError, match=r"use a redis\+cluster:// URL") as caught:
         await cell.run(lambda: client.lock(name).acquire())
     assert caught.value.outcome == "not applied"
 
@@ -146,7 +146,7 @@ async def test_one_master_is_down(
     for lease in others:
         await held(lease)
         await cell.run(lease.release)
-    with pytest.raises(holdfast.EngineError):
+    with pytest.raises(fencelock.EngineError):
         await cell.run(lambda: client.lock(theirs[0].name).acquire())
 
 

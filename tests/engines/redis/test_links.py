@@ -9,16 +9,16 @@ from contextlib import suppress
 
 import pytest
 
-from holdfast.core.errors import EngineError
-from holdfast.core.ticket import Owner, Place, Ticket
-from holdfast.engines.contract import Engine
-from holdfast.engines.redis.scripts import SCRIPTS
-from holdfast.engines.registry import open_engine
-from holdfast.engines.resp.blocking import BlockingLink
-from holdfast.engines.resp.wire import Login, greeting
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.io.blocking import BlockingIO
-from holdfast.primitives.waiting import new_id
+from fencelock.core.errors import EngineError
+from fencelock.core.ticket import Owner, Place, Ticket
+from fencelock.engines.contract import Engine
+from fencelock.engines.redis.scripts import SCRIPTS
+from fencelock.engines.registry import open_engine
+from fencelock.engines.resp.blocking import BlockingLink
+from fencelock.engines.resp.wire import Login, greeting
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.io.blocking import BlockingIO
+from fencelock.primitives.waiting import new_id
 from tests.engines.redis.impostors import Impostor, silence
 from tests.engines.redis.seeing import links
 from tests.proxy import TcpProxy
@@ -151,9 +151,9 @@ async def test_each_gets_its_own_answer_from_the_wrong_server(redis_server: Redi
 
 def test_the_greeting_is_as_short_as_can_be() -> None:
     plain = greeting(Login(), "c", scripts=False)
-    assert plain == [("HELLO", "3", "SETNAME", "holdfast"), ("SUBSCRIBE", "c")]
+    assert plain == [("HELLO", "3", "SETNAME", "fencelock"), ("SUBSCRIBE", "c")]
     full = greeting(Login("u", "p", 4, scripts=SCRIPTS), "c", scripts=True)
-    assert full[0] == ("HELLO", "3", "AUTH", "u", "p", "SETNAME", "holdfast")
+    assert full[0] == ("HELLO", "3", "AUTH", "u", "p", "SETNAME", "fencelock")
     assert full[2] == ("SELECT", "4")
     assert len(full) == 3 + len(SCRIPTS)
     assert "p" not in repr(Login("u", "p"))

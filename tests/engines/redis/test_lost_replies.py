@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redis.seeing import connected, empty, held, record, tickets
 from tests.proxy import TcpProxy
@@ -72,7 +72,7 @@ async def test_enter_and_its_repetition(cell: Cell, server: RedisServer, proxy: 
     client = cell.client()
     await connected(cell, client)
     cut = proxy.cut_after_request(1, AGAIN)
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert cut.is_set()
     assert caught.value.outcome == "unknown"
@@ -86,7 +86,7 @@ async def test_enter_and_then_nobody_listens(
     client = cell.client()
     await connected(cell, client)
     proxy.mute()
-    with pytest.raises(holdfast.EngineError, match="no answer within") as caught:
+    with pytest.raises(fencelock.EngineError, match="no answer within") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "unknown"
     assert record(server, cell.name).newest_fence, "it was delivered"
@@ -103,7 +103,7 @@ async def test_unknown_stays_unknown(cell: Cell, server: RedisServer, proxy: Tcp
     sent = proxy.bytes_to_server
     await soon(lambda: proxy.bytes_to_server > sent, "the request")
     proxy.refuse()
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await within(acquiring)
     assert caught.value.outcome == "unknown"
     server.thaw()
@@ -131,7 +131,7 @@ async def test_renew_by_hand(cell: Cell, server: RedisServer, proxy: TcpProxy) -
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     proxy.cut_after_request()
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(lambda: lease.renew(ttl=60))
     assert caught.value.outcome == "unknown"
     lease.check()
@@ -158,10 +158,10 @@ async def test_leave_and_its_repetition(cell: Cell, server: RedisServer, proxy: 
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     cut = proxy.cut_after_request(1, AGAIN)
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(lease.release)
     assert cut.is_set()
     assert caught.value.outcome == "unknown"
     assert tickets(server, cell.name) == []
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         lease.check()

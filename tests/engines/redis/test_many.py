@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests import counting
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.redis.seeing import connected, links
@@ -42,7 +42,7 @@ class Renewed:
 
 
 async def test_1000_tasks_on_1000_names_share_one_connection(server: RedisServer) -> None:
-    async with holdfast.AsyncClient(server.url) as client:
+    async with fencelock.AsyncClient(server.url) as client:
 
         async def work(number: int) -> int:
             fences = []
@@ -92,7 +92,7 @@ async def test_renewals_are_sent_together(server: RedisServer, open_cell: OpenCe
     reads = server.info("stats")["total_reads_processed"] - reads
     assert commands["evalsha"] >= 2000
     assert reads < commands["evalsha"] / 10, "a server reads 16 kB at a time"
-    assert {lease.state for lease in leases} == {holdfast.LeaseState.HELD}
+    assert {lease.state for lease in leases} == {fencelock.LeaseState.HELD}
 
 
 @pytest.mark.slow
@@ -108,9 +108,9 @@ async def test_10_000_leases_are_kept_by_one_thread(
     for _ in range(2):
         await soon(Renewed(leases), "all to be renewed")
     assert len(links(server)) <= 3
-    assert {lease.state for lease in leases} == {holdfast.LeaseState.HELD}
-    keepers = [one for one in threading.enumerate() if one.name.startswith("holdfast-")]
-    assert [one.name for one in keepers] == ["holdfast-keeper"]
+    assert {lease.state for lease in leases} == {fencelock.LeaseState.HELD}
+    keepers = [one for one in threading.enumerate() if one.name.startswith("fencelock-")]
+    assert [one.name for one in keepers] == ["fencelock-keeper"]
 
 
 async def test_memory_per_lease(

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.core.errors import EngineError
-from holdfast.core.ticket import ALONE, READING, Place, Ticket
-from holdfast.engines.redis.engine import RedisEngine
-from holdfast.engines.redis.keys import keys_of, note_of, tag_of
-from holdfast.engines.registry import open_engine
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.io.blocking import BlockingIO
+from fencelock.core.errors import EngineError
+from fencelock.core.ticket import ALONE, READING, Place, Ticket
+from fencelock.engines.redis.engine import RedisEngine
+from fencelock.engines.redis.keys import keys_of, note_of, tag_of
+from fencelock.engines.registry import open_engine
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.io.blocking import BlockingIO
 from tests import counting
 from tests.engines.redis.test_sharing import LIMIT, enter, expiring, joined, ticket
 from tests.servers import VALKEY, ClusterSet, RedisFactory, RedisServer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.impostors import Impostor, old_redis, silence, web_server
 from tests.engines.redis.seeing import tickets
@@ -146,7 +146,7 @@ async def test_it_is_said_what_is_wrong(
         lambda: client.lock(cell.name).try_acquire(),
         lambda: client.lock(cell.name).acquire(),
     )[: 1 if "answer" in message else None]:
-        with pytest.raises(holdfast.EngineError) as caught:
+        with pytest.raises(fencelock.EngineError) as caught:
             await cell.run(act)
         assert message in str(caught.value)
         assert advice in str(caught.value)
@@ -161,7 +161,7 @@ async def test_a_script_that_fails_half_way_may_have_done_something(
 ) -> None:
     cell = open_cell(places.no_right_to_commands())
     client = cell.client()
-    with pytest.raises(holdfast.EngineError, match=NO_RIGHTS) as caught:
+    with pytest.raises(fencelock.EngineError, match=NO_RIGHTS) as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "unknown"
     no_secrets(caught.value, caplog)
@@ -176,9 +176,9 @@ async def test_a_server_that_lacks_a_command(
     server = redis_server(rename_command=f"{command} HIDDEN", requirepass=SECRET)
     cell = open_cell(server.url)
     client = cell.client()
-    with pytest.raises(holdfast.EngineError, match=f"unknown command '{command}'") as caught:
+    with pytest.raises(fencelock.EngineError, match=f"unknown command '{command}'") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
-    assert "Holdfast needs" in str(caught.value)
+    assert "Fencelock needs" in str(caught.value)
     no_secrets(caught.value, caplog)
 
 
@@ -194,7 +194,7 @@ async def test_a_server_that_quotes_the_password(
     caplog.set_level(logging.DEBUG)
     cell = open_cell(places._impostor(quote))
     client = cell.client()
-    with pytest.raises(holdfast.EngineError, match="unknown command 'HELLO'") as caught:
+    with pytest.raises(fencelock.EngineError, match="unknown command 'HELLO'") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     no_secrets(caught.value, caplog)
 
@@ -273,5 +273,5 @@ async def test_tls_without_verification(redis_server: RedisFactory, open_cell: O
 def test_urls_that_can_not_be_right(url: str, message: str) -> None:
     secret = url.replace("//", f"//:{SECRET}@", 1)
     with pytest.raises(ValueError, match=message) as caught:
-        holdfast.Client(secret)
+        fencelock.Client(secret)
     assert SECRET not in "".join(traceback.format_exception(caught.value))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.ticket import Owner, Place, Ticket
-from holdfast.engines.registry import open_engine
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import Owner, Place, Ticket
+from fencelock.engines.registry import open_engine
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.primitives.waiting import new_id
 from tests import counting
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.seeing import connected, next_done, tickets

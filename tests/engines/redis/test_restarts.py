@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import OpenCell, answered, queued
 from tests.engines.redis.seeing import lost, renewed, tickets
 from tests.servers import RedisFactory
@@ -24,7 +24,7 @@ async def test_restarted_without_persistence(
     following = await within(waiter)
     assert following.fence > lease.fence, "fences grow although the server has forgotten the last"
     await lost(lease)
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         await cell.run(lease.release)
     assert tickets(server, cell.name) == [following.id]
 
@@ -103,7 +103,7 @@ async def test_scripts_are_brought_again_in_a_batch(
         ),
         "the renewal",
     )
-    assert {lease.state for lease in leases} == {holdfast.LeaseState.HELD}
+    assert {lease.state for lease in leases} == {fencelock.LeaseState.HELD}
 
 
 async def test_a_server_that_is_loading(redis_server: RedisFactory, open_cell: OpenCell) -> None:
@@ -119,10 +119,10 @@ async def test_a_server_that_is_loading(redis_server: RedisFactory, open_cell: O
     server.kill()
     started = asyncio.create_task(asyncio.to_thread(server.start))
 
-    async def refused() -> holdfast.EngineError | None:
+    async def refused() -> fencelock.EngineError | None:
         try:
             await cell.run(lambda: client.inspect(cell.name))
-        except holdfast.EngineError as error:
+        except fencelock.EngineError as error:
             return error if "LOADING" in str(error) else None
         return None
 

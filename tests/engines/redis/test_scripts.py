@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from holdfast.core.ticket import ALONE, Owner, Place, Ticket
-from holdfast.engines.redis.engine import RedisEngine
-from holdfast.engines.redis.keys import keys_of, name_of, tag_of
-from holdfast.engines.registry import open_engine
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import ALONE, Owner, Place, Ticket
+from fencelock.engines.redis.engine import RedisEngine
+from fencelock.engines.redis.keys import keys_of, name_of, tag_of
+from fencelock.engines.registry import open_engine
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.primitives.waiting import new_id
 from tests.engines.redis.seeing import record, tickets
 from tests.engines.redis.test_sharing import expired, expiring
 from tests.servers import RedisFactory, RedisServer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redis.impostors import Impostor, silence, stale_sentinel
 from tests.engines.redis.seeing import renewed, tickets
@@ -71,7 +71,7 @@ async def test_the_master_fails(
     lease, waiter = await contended(cell, client, primary)
     fault(primary)
     await renewed(cell, lease, timeout=40)  # sentinels that don't agree at once take their time
-    assert lease.state is holdfast.LeaseState.HELD
+    assert lease.state is fencelock.LeaseState.HELD
     assert not waiter.done()
     await cell.run(lease.release)
     following = await within(waiter)
@@ -98,7 +98,7 @@ async def test_what_sentinels_may_answer(
     ):
         cell = open_cell(url)
         client = cell.client()
-        with pytest.raises(holdfast.EngineError) as caught:
+        with pytest.raises(fencelock.EngineError) as caught:
             await cell.run(client.lock("x").acquire)
         assert "no Sentinel could tell where the master is" in str(caught.value)
         assert message in str(caught.value)
@@ -136,7 +136,7 @@ async def test_what_a_failover_takes_back_is_lost(
     following.check()
     proxy.target_port = replica.port
     proxy.cut()
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         await renewed(cell, following)
-    assert following.state is holdfast.LeaseState.LOST
+    assert following.state is fencelock.LeaseState.LOST
     await soon(lambda: following.id not in tickets(replica, cell.name), "it to leave the queue")

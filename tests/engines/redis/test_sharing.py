@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.core.errors import EngineError
-from holdfast.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
-from holdfast.engines.redis.engine import RedisEngine
-from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.registry import open_engine
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.io.blocking import BlockingIO
-from holdfast.primitives.waiting import new_id
+from fencelock.core.errors import EngineError
+from fencelock.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
+from fencelock.engines.redis.engine import RedisEngine
+from fencelock.engines.redis.keys import keys_of
+from fencelock.engines.registry import open_engine
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.io.blocking import BlockingIO
+from fencelock.primitives.waiting import new_id
 from tests import counting
 from tests.engines.redis.seeing import links, record
 from tests.engines.redis.test_refusals import rights

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import redis
 
-import holdfast
-from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.resp.blocking import _TRUSTED
+import fencelock
+from fencelock.engines.redis.keys import keys_of
+from fencelock.engines.resp.blocking import _TRUSTED
 from tests.conformance.cells import Cell, OpenCell, answered, queued
 from tests.engines.redis.seeing import (
     connected,
@@ -38,8 +38,8 @@ def cell(server: RedisServer, open_cell: OpenCell) -> Cell:
     return open_cell(server.url)
 
 
-async def refusal(cell: Cell, act: Callable[[], Any]) -> holdfast.EngineError:
-    with pytest.raises(holdfast.EngineError) as caught:
+async def refusal(cell: Cell, act: Callable[[], Any]) -> fencelock.EngineError:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(act)
     return caught.value
 
@@ -109,7 +109,7 @@ async def test_a_server_that_evicts_half_of_a_lock(
     following = await within(waiter)
     assert following.fence > lease.fence
     if lost_key == 0:
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(fencelock.LeaseLost):
             await cell.run(lease.release)
     await cell.run(following.renew)
     assert tickets(server, cell.name) == [following.id]
@@ -157,10 +157,10 @@ async def test_someone_elses_script_runs_and_runs(cell: Cell, server: RedisServe
     with ThreadPoolExecutor() as pool:
         running = pool.submit(hog)
 
-        async def busy() -> holdfast.EngineError | None:
+        async def busy() -> fencelock.EngineError | None:
             try:
                 await cell.run(lambda: client.inspect(cell.name))
-            except holdfast.EngineError as error:
+            except fencelock.EngineError as error:
                 return error
             return None
 
@@ -189,7 +189,7 @@ async def test_a_frozen_server_is_reported_and_a_late_request_cleans_itself_up(
     releasing = cell.actor().start(holder.release)
     outcomes = set()
     for task in (acquiring, trying, releasing):
-        with pytest.raises(holdfast.EngineError, match="no answer within 2 s") as caught:
+        with pytest.raises(fencelock.EngineError, match="no answer within 2 s") as caught:
             await within(task)
         outcomes.add(caught.value.outcome)
     assert "unknown" in outcomes, "at least one went to a connection that was open already"
@@ -304,7 +304,7 @@ async def test_one_bad_key_does_not_harm_the_other_leases(cell: Cell, server: Re
     assert "WRONGTYPE" in str(error)
     assert "another program" in str(error)
     assert error.outcome == "unknown"
-    await soon(lambda: spoilt.state is holdfast.LeaseState.LOST, "the spoilt one to be lost")
+    await soon(lambda: spoilt.state is fencelock.LeaseState.LOST, "the spoilt one to be lost")
     for lease in leases:
         await held(lease)
         await cell.run(lease.release)
@@ -313,8 +313,8 @@ async def test_one_bad_key_does_not_harm_the_other_leases(cell: Cell, server: Re
 async def test_the_keys_of_others_are_no_locks(cell: Cell, server: RedisServer) -> None:
     client = cell.client()
     await cell.run(lambda: client.lock(cell.name).acquire())
-    server.execute("SET", "holdfast:{someone else's}", "x")
-    server.execute("HSET", "holdfast:{another's}", "x", "1")
+    server.execute("SET", "fencelock:{someone else's}", "x")
+    server.execute("HSET", "fencelock:{another's}", "x", "1")
     with server.client() as other:
-        other.set(b"holdfast:{\xff}", "x")
+        other.set(b"fencelock:{\xff}", "x")
     assert await cell.run(client.names) == [cell.name]

@@ -5,11 +5,11 @@ from functools import partial
 
 import pytest
 
-from holdfast.core.ticket import Owner, Place, Standing, Ticket
-from holdfast.engines.registry import open_engine
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.io.blocking import BlockingIO
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import Owner, Place, Standing, Ticket
+from fencelock.engines.registry import open_engine
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.io.blocking import BlockingIO
+from fencelock.primitives.waiting import new_id
 from tests import counting
 from tests.conformance.cells import OpenCell, answered, queued
 from tests.conformance.test_queue import as_face, enter

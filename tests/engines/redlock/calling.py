@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from holdfast.core.ticket import Departure
-from holdfast.engines.redlock.protocol import Answer
-from holdfast.engines.redlock.remembering import Memory
-from holdfast.engines.redlock.scripts import (
+from fencelock.core.ticket import Departure
+from fencelock.engines.redlock.protocol import Answer
+from fencelock.engines.redlock.remembering import Memory
+from fencelock.engines.redlock.scripts import (
     GRANT,
     LOOK,
     RAISE,
@@ -17,7 +17,7 @@ from holdfast.engines.redlock.scripts import (
     RENEW,
     WELCOME,
 )
-from holdfast.engines.resp.script import Script
+from fencelock.engines.resp.script import Script
 from tests.servers import connect
 
 OpenCaller = Callable[[str], "Caller"]

@@ -1,4 +1,4 @@
-"""Looking at the nodes from outside, past Holdfast's own client."""
+"""Looking at the nodes from outside, past Fencelock's own client."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import holdfast
-from holdfast.engines.redlock.scripts import keys_of
+import fencelock
+from fencelock.engines.redlock.scripts import keys_of
 from tests import counting
 from tests.conformance.cells import Cell
 from tests.servers import RedisServer
@@ -59,9 +59,9 @@ async def nothing_left(nodes: Sequence[RedisServer], name: str) -> None:
 
 
 def links(node: RedisServer) -> int:
-    """How many connections Holdfast has to a node."""
+    """How many connections Fencelock has to a node."""
     with node.client() as client:
-        return sum(link["name"] == "holdfast" for link in client.client_list())
+        return sum(link["name"] == "fencelock" for link in client.client_list())
 
 
 @contextmanager
@@ -84,7 +84,7 @@ async def renewed(cell: Cell, lease: Any) -> None:
     async def works() -> bool:
         try:
             await cell.run(lease.renew)
-        except holdfast.EngineError:
+        except fencelock.EngineError:
             return False
         return True
 
@@ -92,4 +92,4 @@ async def renewed(cell: Cell, lease: Any) -> None:
 
 
 async def gone(lease: Any, timeout: float = 10.0) -> None:
-    await soon(lambda: lease.state is holdfast.LeaseState.LOST, "the lease to be lost", timeout)
+    await soon(lambda: lease.state is fencelock.LeaseState.LOST, "the lease to be lost", timeout)

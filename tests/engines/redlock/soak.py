@@ -21,7 +21,7 @@ from contextlib import ExitStack, closing, suppress
 from itertools import cycle
 from pathlib import Path
 
-import holdfast
+import fencelock
 from tests.engines.etcd.soak import Report, Store, report_of, stop, work, work_async
 from tests.engines.redlock.seeing import holders
 from tests.servers import RedisServer
@@ -78,7 +78,7 @@ def soak(nodes: RedlockSet, folder: Path, seconds: float) -> Report:
             command = [sys.executable, "-m", "tests.engines.redlock.soak", "--worker", face]
             process = subprocess.Popen([*command, nodes.url, str(folder)], cwd=ROOT)
             running.callback(stop, process)
-        client = running.enter_context(holdfast.Client(nodes.url, ttl=TTL))
+        client = running.enter_context(fencelock.Client(nodes.url, ttl=TTL))
         eventually(lambda: store.value() >= WORKERS, "the first turns")
         end = time.monotonic() + seconds
         for what, harm, count in cycle(HARMS):
@@ -95,8 +95,8 @@ def soak(nodes: RedlockSet, folder: Path, seconds: float) -> Report:
         return report_of(store, periods)
 
 
-def _all_vote(client: holdfast.Client, nodes: RedlockSet) -> bool:
-    with suppress(holdfast.QuorumLost), client.lock("all vote") as lease:
+def _all_vote(client: fencelock.Client, nodes: RedlockSet) -> bool:
+    with suppress(fencelock.QuorumLost), client.lock("all vote") as lease:
         return holders(nodes.nodes, "all vote") == [lease.id] * len(nodes.nodes)
     return False
 

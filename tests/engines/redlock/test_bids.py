@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from holdfast.core.ticket import Departure
-from holdfast.engines.redlock.protocol import Bid, Outcome, Tally
+from fencelock.core.ticket import Departure
+from fencelock.engines.redlock.protocol import Bid, Outcome, Tally
 from tests.engines.redlock.calling import Caller, OpenCaller
 
 ALL = (0, 1, 2)

@@ -1,18 +1,18 @@
-"""The `holdfast` command on Redlock: once through all of it."""
+"""The `fencelock` command on Redlock: once through all of it."""
 
 import subprocess
 import sys
 from pathlib import Path
 from uuid import uuid4
 
-import holdfast
+import fencelock
 
 ROOT = Path(__file__).parents[3]
 
 
 def command(url: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "holdfast", "--url", url, *words],
+        [sys.executable, "-m", "fencelock", "--url", url, *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -22,9 +22,9 @@ def command(url: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_run_ls_show_break(redlock_url: str) -> None:
     name = f"cli-{uuid4()}"
-    done = command(redlock_url, "run", name, "--", "sh", "-c", "echo $HOLDFAST_FENCE")
+    done = command(redlock_url, "run", name, "--", "sh", "-c", "echo $FENCELOCK_FENCE")
     assert done.returncode == 0, done.stderr
-    with holdfast.Client(redlock_url, label="the test") as client:
+    with fencelock.Client(redlock_url, label="the test") as client:
         lease = client.lock(name, ttl=3).acquire()
         assert lease.fence > int(done.stdout)
         assert name in command(redlock_url, "ls").stdout

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.engines.redlock import engine, welcoming
-from holdfast.io import clock
+import fencelock
+from fencelock.engines.redlock import engine, welcoming
+from fencelock.io import clock
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.redlock.conftest import StartNodes
 from tests.engines.redlock.seeing import (
@@ -66,10 +66,10 @@ async def test_who_may_have_it_where_nobody_answers_has_not_lost_it(
         wipe(node)
     for node in nodes.nodes[2:4]:
         harm(node)
-    with pytest.raises(holdfast.QuorumLost):
+    with pytest.raises(fencelock.QuorumLost):
         await cell.run(lease.renew)
     lease.check()
-    with pytest.raises(holdfast.QuorumLost) as caught:
+    with pytest.raises(fencelock.QuorumLost) as caught:
         await cell.run(lease.release)
     assert caught.value.outcome == "unknown"
 
@@ -112,7 +112,7 @@ async def test_without_a_majority_it_is_said_who_is_missing(
         lambda: cell.client().lock(cell.name).try_acquire(),
     ):
         start = clock.now()
-        with pytest.raises(holdfast.QuorumLost) as caught:
+        with pytest.raises(fencelock.QuorumLost) as caught:
             await cell.run(act)
         assert clock.now() - start < 15, "at once, and not when the timeout is over"
         _, too_few, reasons = str(caught.value).partition(
@@ -128,7 +128,7 @@ async def test_with_a_majority_again_it_goes_on(nodes: RedlockSet, open_cell: Op
     before = await turn(cell, client)
     for node in nodes.nodes[:3]:
         node.freeze()
-    with pytest.raises(holdfast.QuorumLost):
+    with pytest.raises(fencelock.QuorumLost):
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=1))
     nodes.nodes[0].thaw()
     assert await turn(cell, client) > before
@@ -204,11 +204,11 @@ async def test_a_majority_that_forgets_loses_the_lease(
     for node in nodes.nodes[:3]:
         node.execute("FLUSHALL")
     await gone(lease)
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         lease.check()
 
     async def again() -> Any:
-        with suppress(holdfast.QuorumLost):
+        with suppress(fencelock.QuorumLost):
             return await cell.run(lambda: client.lock(cell.name, ttl=3).acquire(timeout=1))
 
     following = await soon(again, "the nodes to vote again")
@@ -231,7 +231,7 @@ async def test_nobody_gets_in_beside_a_holder_when_nodes_forget(
     for node in nodes.nodes[:2]:
         node.restart(keep_data=False)
     for _ in range(3):
-        with suppress(holdfast.QuorumLost):
+        with suppress(fencelock.QuorumLost):
             assert await cell.run(lambda: other.lock(cell.name).try_acquire()) is None
     lease.check()
 
@@ -276,7 +276,7 @@ async def test_a_rolling_restart_of_nodes_that_forget(
     await gone(lease)
 
     async def again() -> Any:
-        with suppress(holdfast.QuorumLost):
+        with suppress(fencelock.QuorumLost):
             return await cell.run(lambda: client.lock(cell.name, ttl=3).acquire(timeout=1))
 
     assert (await soon(again, "the nodes to vote")).fence > lease.fence
@@ -321,7 +321,7 @@ async def test_no_fence_is_given_twice_when_nodes_forget(
         node.restart(keep_data=False)
     with frozen([nodes.nodes[2], nodes.nodes[4]]):
         assert counted(last) == number, "the same twice"
-        with pytest.raises(holdfast.QuorumLost, match="does not vote until"):
+        with pytest.raises(fencelock.QuorumLost, match="does not vote until"):
             await turn(cell, client, ttl=0.5)
     await soon(partial(_all_vote, cell, client, nodes), "everyone to vote again")
     with frozen([nodes.nodes[2], nodes.nodes[4]]):
@@ -340,7 +340,7 @@ def frozen(some: list[RedisServer]) -> Iterator[None]:
 async def _all_vote(cell: Cell, client: Any, nodes: RedlockSet) -> bool:
     name = f"{cell.name}:vote"
     with suppress(
-        holdfast.QuorumLost, holdfast.LeaseLost
+        fencelock.QuorumLost, fencelock.LeaseLost
     ):  # the ttl is short, and machines are slow
         lease = await cell.run(lambda: client.lock(name, ttl=0.5).acquire())
         votes = holders(nodes.nodes, name)

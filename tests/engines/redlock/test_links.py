@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import OpenCell
 from tests.engines.redlock.seeing import connected, holders, listening, nothing_left, waiters
 from tests.servers_redlock import RedlockSet
@@ -49,7 +49,7 @@ async def test_a_waiter_that_is_cut_off_comes_back(nodes: RedlockSet, open_cell:
 
 async def test_a_task_that_gives_nodes_up_ends_the_waiting_of_another(nodes: RedlockSet) -> None:
     """They share the links; but a task can't go on within another one."""
-    async with holdfast.AsyncClient(nodes.url + "?node_timeout=30") as client:
+    async with fencelock.AsyncClient(nodes.url + "?node_timeout=30") as client:
         async with client.lock("before", ttl=600):
             pass
         for node in nodes.nodes[:3]:
@@ -57,7 +57,7 @@ async def test_a_task_that_gives_nodes_up_ends_the_waiting_of_another(nodes: Red
         patient = asyncio.create_task(client.lock("a", ttl=600).try_acquire())
         impatient = asyncio.create_task(client.lock("b", ttl=1).try_acquire())
         for task in (patient, impatient):
-            with pytest.raises(holdfast.QuorumLost):
+            with pytest.raises(fencelock.QuorumLost):
                 await task
         for node in nodes.nodes[:3]:
             node.thaw()
@@ -65,8 +65,8 @@ async def test_a_task_that_gives_nodes_up_ends_the_waiting_of_another(nodes: Red
 
 def test_threads_that_take_and_give_meanwhile(nodes: RedlockSet) -> None:
     """A release by another thread may overtake the request that took the lock, at a slow node."""
-    held: list[holdfast.Lease] = []
-    with holdfast.Client(nodes.url, ttl=600) as client:
+    held: list[fencelock.Lease] = []
+    with fencelock.Client(nodes.url, ttl=600) as client:
 
         def take(number: int) -> None:
             for turn in range(20):

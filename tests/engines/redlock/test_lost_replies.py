@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.engines.redlock.scripts import keys_of
+import fencelock
+from fencelock.engines.redlock.scripts import keys_of
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redlock.seeing import (
     connected,
@@ -101,7 +101,7 @@ async def test_renewal(cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy], c
     if count < 3:
         await cell.run(lease.renew)
     else:
-        with pytest.raises(holdfast.QuorumLost) as caught:
+        with pytest.raises(fencelock.QuorumLost) as caught:
             await cell.run(lease.renew)
         assert caught.value.outcome == "unknown"
     lease.check()
@@ -237,7 +237,7 @@ async def test_nobody_listens(
     if count == 2:
         await cell.run((await attempt).release)
     else:
-        with pytest.raises(holdfast.QuorumLost) as caught:
+        with pytest.raises(fencelock.QuorumLost) as caught:
             await attempt
         assert caught.value.outcome == "unknown"
     for proxy in proxies:
@@ -255,7 +255,7 @@ async def test_a_waiter_that_is_cut_off_and_gives_up(
     await soon(lambda: all(waiters(node, cell.name) for node in nodes.nodes), "it to be known")
     for proxy in proxies[:2]:
         proxy.refuse()
-    with pytest.raises(holdfast.LockTimeout):
+    with pytest.raises(fencelock.LockTimeout):
         await waiter
     for proxy in proxies[:2]:
         proxy.heal()
@@ -269,7 +269,7 @@ async def test_cancelled_while_a_node_is_frozen(
     nodes: RedlockSet, complaints: list[str], steps: int
 ) -> None:
     """After so many turns of the event loop, wherever it is then."""
-    async with holdfast.AsyncClient(nodes.url, ttl=600) as client:
+    async with fencelock.AsyncClient(nodes.url, ttl=600) as client:
         async with client.lock("before"):
             pass
         nodes.nodes[0].freeze()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.engines.redlock.protocol import (
+from fencelock.engines.redlock.protocol import (
     PATIENCE,
     Answer,
     Bid,
@@ -19,8 +19,8 @@ from holdfast.engines.redlock.protocol import (
     majority,
     validity,
 )
-from holdfast.engines.redlock.remembering import Memory, floor_for
-from holdfast.torture.redlock.node import Node
+from fencelock.engines.redlock.remembering import Memory, floor_for
+from fencelock.torture.redlock.node import Node
 
 
 def granted(fence: int, dirty: int = 0, clean: int = 0) -> Answer:

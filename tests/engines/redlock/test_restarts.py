@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.engines.redlock.protocol import Verdict
+from fencelock.engines.redlock.protocol import Verdict
 from tests.engines.redlock.calling import Caller, OpenCaller
 from tests.servers import RedisFactory, RedisServer
 

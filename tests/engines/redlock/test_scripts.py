@@ -15,10 +15,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from holdfast.core.ticket import Departure
-from holdfast.engines.redlock.protocol import Answer, Verdict
-from holdfast.engines.redlock.scripts import INSPECT, WELCOME
-from holdfast.torture.redlock.node import Node
+from fencelock.core.ticket import Departure
+from fencelock.engines.redlock.protocol import Answer, Verdict
+from fencelock.engines.redlock.scripts import INSPECT, WELCOME
+from fencelock.torture.redlock.node import Node
 from tests.engines.redlock.calling import Caller, OpenCaller
 
 NAMES = st.sampled_from(("x", "y"))

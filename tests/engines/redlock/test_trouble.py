@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.redlock.conftest import StartNodes
 from tests.engines.redlock.seeing import connected, holders, nothing_left, renewed
@@ -39,7 +39,7 @@ async def test_a_node_becomes_a_replica(nodes: RedlockSet, open_cell: OpenCell) 
     nodes.nodes[2].wait_for_sync()
 
     async def explained() -> bool:
-        with pytest.raises(holdfast.QuorumLost) as caught:
+        with pytest.raises(fencelock.QuorumLost) as caught:
             await cell.run(lambda: client.lock(cell.name).acquire())
         return str(caught.value).count("is a replica") == 3
 
@@ -53,7 +53,7 @@ async def test_a_full_node(nodes: RedlockSet, open_cell: OpenCell) -> None:
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     for node in nodes.nodes[:3]:
         node.config(maxmemory=1)
-    with pytest.raises(holdfast.QuorumLost, match="raise maxmemory"):
+    with pytest.raises(fencelock.QuorumLost, match="raise maxmemory"):
         await cell.run(lambda: client.lock(f"{cell.name}:other").acquire())
     await cell.run(lease.renew)
     await cell.run(lease.release)
@@ -113,18 +113,18 @@ async def test_scripts_are_forgotten_by_a_restart(
 
 FORKS = """
 import os, sys
-import holdfast
+import fencelock
 
-client = holdfast.Client(sys.argv[1], ttl=30)
+client = fencelock.Client(sys.argv[1], ttl=30)
 lease = client.lock("x").acquire()
 for _ in range(3):
     pid = os.fork()
     if pid == 0:
         try:
             client.lock("y").acquire()
-        except holdfast.HoldfastError as error:
+        except fencelock.FencelockError as error:
             assert "Make a new Client in the child" in str(error)
-        with holdfast.Client(sys.argv[1]) as own:
+        with fencelock.Client(sys.argv[1]) as own:
             assert own.lock("x").try_acquire() is None
             with own.lock("y"):
                 pass
@@ -154,7 +154,7 @@ async def test_wrong_password(
     caplog.set_level(logging.DEBUG)
     nodes = start_nodes(requirepass="another")
     cell = open_cell(nodes.url.replace("//", f"//:{SECRET}@"))
-    with pytest.raises(holdfast.QuorumLost, match="check the user and the password") as caught:
+    with pytest.raises(fencelock.QuorumLost, match="check the user and the password") as caught:
         await cell.run(lambda: cell.client().lock(cell.name).acquire())
     assert "WRONGPASS" in str(caught.value)
     no_secrets(caught.value, caplog)
@@ -162,7 +162,7 @@ async def test_wrong_password(
 
 async def test_no_password(start_nodes: StartNodes, open_cell: OpenCell) -> None:
     cell = open_cell(start_nodes(requirepass=SECRET).url)
-    with pytest.raises(holdfast.QuorumLost, match="the server wants a password"):
+    with pytest.raises(fencelock.QuorumLost, match="the server wants a password"):
         await cell.run(lambda: cell.client().lock(cell.name).acquire())
 
 
@@ -171,13 +171,13 @@ async def test_no_password(start_nodes: StartNodes, open_cell: OpenCell) -> None
 )
 async def test_rights(nodes: RedlockSet, open_cell: OpenCell, forbidden: str, works: bool) -> None:
     for node in nodes.nodes:
-        node.add_user("kim", SECRET, "~holdfast:*", "&holdfast:*", "+@all", forbidden)
+        node.add_user("kim", SECRET, "~fencelock:*", "&fencelock:*", "+@all", forbidden)
     cell = open_cell(nodes.url.replace("//", f"//kim:{SECRET}@"))
     client = cell.client()
     if works:
         await connected(cell, client)
         return
-    with pytest.raises(holdfast.QuorumLost, match="NOPERM") as caught:
+    with pytest.raises(fencelock.QuorumLost, match="NOPERM") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert "let the ACL user run" in str(caught.value)
 
@@ -213,25 +213,25 @@ async def test_tls(start_nodes: StartNodes, open_cell: OpenCell) -> None:
 )
 def test_urls_that_can_not_be_right(url: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        holdfast.Client(url.replace("//", f"//:{SECRET}@"))
+        fencelock.Client(url.replace("//", f"//:{SECRET}@"))
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 def test_an_even_number_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    holdfast.Client(f"redlock://:{SECRET}@a,b,c,d").close()
+    fencelock.Client(f"redlock://:{SECRET}@a,b,c,d").close()
     assert "an even number of servers" in caplog.text
     assert SECRET not in caplog.text
 
 
 def test_no_correctness_lock() -> None:
-    with pytest.raises(holdfast.UnsafeEngine):
-        holdfast.Client("redlock://a,b,c", purpose="correctness")
+    with pytest.raises(fencelock.UnsafeEngine):
+        fencelock.Client("redlock://a,b,c", purpose="correctness")
 
 
 async def test_two_ways_to_one_server(redis_server: RedisFactory, open_cell: OpenCell) -> None:
     one, other = redis_server(), redis_server()
     cell = open_cell(f"redlock://{one.address},{other.address},localhost:{one.port}")
-    with pytest.raises(holdfast.Unsupported, match="is the same server as"):
+    with pytest.raises(fencelock.Unsupported, match="is the same server as"):
         await cell.run(lambda: cell.client().lock(cell.name).acquire())
 
 
@@ -239,7 +239,7 @@ async def test_a_replica(redis_server: RedisFactory, open_cell: OpenCell) -> Non
     one, other = redis_server(), redis_server()
     replica = redis_server(replicaof=f"{HOST} {one.port}")
     cell = open_cell(f"redlock://{one.address},{other.address},{replica.address}")
-    with pytest.raises(holdfast.Unsupported, match="is a replica"):
+    with pytest.raises(fencelock.Unsupported, match="is a replica"):
         await cell.run(lambda: cell.client().lock(cell.name).acquire())
 
 
@@ -247,5 +247,5 @@ async def test_a_node_of_a_cluster(redis_server: RedisFactory, open_cell: OpenCe
     one, other = redis_server(), redis_server()
     node = redis_server(cluster_enabled="yes")
     cell = open_cell(f"redlock://{one.address},{other.address},{node.address}")
-    with pytest.raises(holdfast.Unsupported, match="is a node of a Redis Cluster"):
+    with pytest.raises(fencelock.Unsupported, match="is a node of a Redis Cluster"):
         await cell.run(lambda: cell.client().lock(cell.name).acquire())

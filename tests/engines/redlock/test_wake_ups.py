@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import Owner, Place, Ticket
-from holdfast.engines.contract import Engine
-from holdfast.engines.registry import open_engine
-from holdfast.io import clock
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.io.blocking import BlockingIO, run
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.core.ticket import Owner, Place, Ticket
+from fencelock.engines.contract import Engine
+from fencelock.engines.registry import open_engine
+from fencelock.io import clock
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.io.blocking import BlockingIO, run
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.seeing import next_done
 from tests.engines.redlock.seeing import counted, links, listening, nothing_left, waiters
@@ -82,7 +82,7 @@ async def test_one_that_died_is_passed_over(nodes: RedlockSet, face: str) -> Non
 
 
 async def test_tasks_that_wait_share_their_connections(nodes: RedlockSet) -> None:
-    async with holdfast.AsyncClient(nodes.url, ttl=600) as client:
+    async with fencelock.AsyncClient(nodes.url, ttl=600) as client:
         gate = await client.lock("x").acquire()
         served: list[int] = []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.engines.resp.reply import Reply
+from fencelock.engines.resp.reply import Reply
 
 CASE: ContextVar[str] = ContextVar("CASE")
 

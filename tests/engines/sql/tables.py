@@ -63,8 +63,8 @@ class Tables(ABC):
 
 
 class PostgresqlTables(Tables):
-    prefix = "holdfast."
-    call = "SELECT holdfast."
+    prefix = "fencelock."
+    call = "SELECT fencelock."
     series = "generate_series(1, {}) seq"
     text = "{}"
 
@@ -77,18 +77,18 @@ class PostgresqlTables(Tables):
             row = connection.execute(
                 "SELECT sum(pg_stat_get_xact_tuples_returned(c.oid)) FROM pg_class c "
                 "JOIN pg_index i ON i.indexrelid = c.oid "
-                "WHERE i.indrelid = 'holdfast.tickets'::regclass"
+                "WHERE i.indrelid = 'fencelock.tickets'::regclass"
             ).fetchone()
         return int(row[0])
 
     def make_version_1(self, name: str) -> None:
         self.server.execute(
             """
-            CREATE SCHEMA holdfast;
-            CREATE TABLE holdfast.names (name text PRIMARY KEY, newest bigint NOT NULL,
+            CREATE SCHEMA fencelock;
+            CREATE TABLE fencelock.names (name text PRIMARY KEY, newest bigint NOT NULL,
                 abandoned boolean NOT NULL DEFAULT false, crowded boolean NOT NULL DEFAULT false, id text,
                 fence bigint, owner text, admitted bigint, expires bigint);
-            CREATE TABLE holdfast.waiters (name text, fence bigint, id text, owner text NOT NULL,
+            CREATE TABLE fencelock.waiters (name text, fence bigint, id text, owner text NOT NULL,
                 joined bigint NOT NULL, expires bigint NOT NULL, channel text NOT NULL,
                 PRIMARY KEY (name, fence), UNIQUE (name, id));
             """
@@ -97,8 +97,8 @@ class PostgresqlTables(Tables):
 
 
 class MysqlTables(Tables):
-    prefix = "holdfast_"
-    call = "CALL holdfast_"
+    prefix = "fencelock_"
+    call = "CALL fencelock_"
     series = "seq_1_to_{}"
     text = "CONVERT({} USING utf8mb4)"
 
@@ -116,16 +116,16 @@ class MysqlTables(Tables):
 
     def make_version_1(self, name: str) -> None:
         execute = self.server.execute
-        execute("DROP TABLE holdfast_names, holdfast_tickets")
-        execute("DROP PROCEDURE holdfast_v2_enter")
+        execute("DROP TABLE fencelock_names, fencelock_tickets")
+        execute("DROP PROCEDURE fencelock_v2_enter")
         execute(
-            "CREATE TABLE holdfast_names (name VARBINARY(512) PRIMARY KEY, newest BIGINT NOT NULL, "
+            "CREATE TABLE fencelock_names (name VARBINARY(512) PRIMARY KEY, newest BIGINT NOT NULL, "
             "abandoned BOOLEAN NOT NULL DEFAULT FALSE, crowded BOOLEAN NOT NULL DEFAULT FALSE, "
             "nudged VARBINARY(64), id VARBINARY(64), fence BIGINT, owner VARBINARY(1200), "
             "admitted BIGINT, expires BIGINT)"
         )
         execute(
-            "CREATE TABLE holdfast_waiters (name VARBINARY(512), fence BIGINT, id VARBINARY(64), "
+            "CREATE TABLE fencelock_waiters (name VARBINARY(512), fence BIGINT, id VARBINARY(64), "
             "owner VARBINARY(1200) NOT NULL, joined BIGINT NOT NULL, expires BIGINT NOT NULL, "
             "channel VARBINARY(64) NOT NULL, PRIMARY KEY (name, fence), UNIQUE KEY by_id (name, id))"
         )

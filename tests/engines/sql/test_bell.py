@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from holdfast.engines.sql.bell import Bell
+from fencelock.engines.sql.bell import Bell
 
 
 def test_it_wakes_one_who_waits_for_a_socket() -> None:

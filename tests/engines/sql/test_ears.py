@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from holdfast.core.ticket import Owner, Ticket
-from holdfast.engines.sql.broken import Broken
-from holdfast.engines.sql.ears import Ears
-from holdfast.io.blocking import BlockingIO, run
-from holdfast.io.contract import Event
+from fencelock.core.ticket import Owner, Ticket
+from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.ears import Ears
+from fencelock.io.blocking import BlockingIO, run
+from fencelock.io.contract import Event
 from tests.engines.sql.test_pool import FakeWire
 from tests.waiting import eventually
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from holdfast.core.ticket import READING, Place, Ticket
-from holdfast.engines.postgresql.wire import Wire
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import READING, Place, Ticket
+from fencelock.engines.postgresql.wire import Wire
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, OpenCell, act
 from tests.conformance.test_sharing import LIMIT, Desk
 from tests.engines.sql.conftest import Database

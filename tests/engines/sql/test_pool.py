@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from holdfast.engines.sql.broken import Broken
-from holdfast.engines.sql.pool import Pool
-from holdfast.io.asyncio import AsyncioIO
+from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.pool import Pool
+from fencelock.io.asyncio import AsyncioIO
 from tests.waiting import within
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import Departure, Owner, Place, Ticket
-from holdfast.engines.mysql import calls as mysql_calls
-from holdfast.engines.postgresql import calls as postgresql_calls
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.core.ticket import Departure, Owner, Place, Ticket
+from fencelock.engines.mysql import calls as mysql_calls
+from fencelock.engines.postgresql import calls as postgresql_calls
+from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, queued
 from tests.engines.sql.witness import Witness
@@ -24,7 +24,7 @@ async def test_what_it_declares(cell: Cell) -> None:
     assert not traits.expiring
     assert traits.heartbeat == 1
     assert not traits.numbered
-    with pytest.raises(holdfast.UnsafeEngine):
+    with pytest.raises(fencelock.UnsafeEngine):
         cell.client(purpose="correctness")
 
 
@@ -47,7 +47,7 @@ async def test_a_stopped_holder_keeps_the_lock(cell: Cell) -> None:
     with Child(cell.face, cell.url) as holder:
         fence = holder.call("acquire", name=cell.name)["fence"]
         holder.stop()
-        with pytest.raises(holdfast.LockTimeout):  # after more than three heartbeats
+        with pytest.raises(fencelock.LockTimeout):  # after more than three heartbeats
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=4))
         (seen,) = (await cell.run(lambda: client.inspect(cell.name))).holders
         assert (seen.fence, seen.expires) == (fence, float("inf"))
@@ -59,7 +59,7 @@ async def test_a_session_that_is_ended_is_a_lost_lease(cell: Cell, witness: Witn
     (session,) = witness.holding()
     witness.end(session)
     assert await cell.run(lambda: lease.lost.wait(10))
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(fencelock.LeaseLost):
         lease.check()
     again = await cell.run(client.lock(cell.name).acquire)
     assert again.fence > lease.fence
@@ -81,7 +81,7 @@ async def test_who_gives_up_leaves_no_waiter_behind(cell: Cell, witness: Witness
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     for _ in range(3):
-        with pytest.raises(holdfast.LockTimeout):
+        with pytest.raises(fencelock.LockTimeout):
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=1))
     await soon(lambda: witness.waiting() == [], "nobody to wait in the server")
     assert witness.rows() == 1
@@ -110,7 +110,7 @@ async def test_names_with_one_hash_are_found_out(
     client = cell.client()
     await cell.run((await cell.run(client.lock(cell.name).acquire)).release)
     with pytest.raises(
-        holdfast.EngineError, match=r"have the same 64-bit hash|another name has the same hash"
+        fencelock.EngineError, match=r"have the same 64-bit hash|another name has the same hash"
     ) as caught:
         await cell.run(client.lock(cell.name + ":other").acquire)
     assert caught.value.outcome == "not applied"
@@ -118,14 +118,14 @@ async def test_names_with_one_hash_are_found_out(
 
 
 def test_names_are_hashed() -> None:
-    keys = {int(postgresql_calls.key_of("holdfast", f"name {n}")) for n in range(10_000)}
+    keys = {int(postgresql_calls.key_of("fencelock", f"name {n}")) for n in range(10_000)}
     assert len(keys) == 10_000
     assert min(keys) < -(2**62) < 2**62 < max(keys) < 2**63
     assert int(postgresql_calls.key_of("another", "name 1")) not in keys, "schemas keep apart"
-    hashes = {mysql_calls.hash_of("database holdfast", f"name {n}") for n in range(10_000)}
+    hashes = {mysql_calls.hash_of("database fencelock", f"name {n}") for n in range(10_000)}
     assert len(hashes) == 10_000
     assert all(len(hash) == 32 and hash == hash.lower() for hash in hashes)
-    assert mysql_calls.hash_of("another holdfast", "name 1") not in hashes, "databases keep apart"
+    assert mysql_calls.hash_of("another fencelock", "name 1") not in hashes, "databases keep apart"
 
 
 async def test_how_a_holder_departs(cell: Cell) -> None:
@@ -165,7 +165,7 @@ async def test_sessions_are_counted_right(cell: Cell, witness: Witness) -> None:
     (session,) = await soon(witness.waiting, "the waiter")
     witness.end(session)
     await soon(lambda: witness.waiting() not in ([], [session]), "the waiter to come back")
-    with pytest.raises(holdfast.LockTimeout):
+    with pytest.raises(fencelock.LockTimeout):
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.3))
     await cell.run(lease.release)
     heir = await within(waiter)
@@ -191,7 +191,7 @@ async def test_closed_while_somebody_joins(
 
     monkeypatch.setattr(engine, "_sent", close_then)
     one = Ticket(cell.name, new_id(), 30.0, Owner("host", 1))
-    with pytest.raises(holdfast.EngineError, match="the client was closed"):
+    with pytest.raises(fencelock.EngineError, match="the client was closed"):
         await act(cell, engine.enter(one, if_free=True, timeout=30))
     await soon(lambda: witness.holding() == [], "the lock to be free")
     await soon(lambda: witness.connections() == 0, "the session to end")
@@ -213,7 +213,7 @@ def test_the_command_line_needs_no_ttl(witness: Witness) -> None:
     """The command's time to end is a part of three heartbeats, not of the usual ttl."""
     words = ["run", "x", "--url", witness.url, "--", "sh", "-c", "sleep 1; echo done"]
     ended = subprocess.run(
-        [sys.executable, "-m", "holdfast", *words], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "fencelock", *words], capture_output=True, text=True, timeout=60
     )
     assert (ended.returncode, ended.stdout) == (0, "done\n"), ended.stderr
 
@@ -222,10 +222,10 @@ def test_the_command_line_needs_no_ttl(witness: Witness) -> None:
 @pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "0.01", "3601"])
 def test_heartbeats_that_make_no_sense(scheme: str, seconds: str) -> None:
     with pytest.raises(ValueError, match="option heartbeat must be"):
-        holdfast.Client(f"{scheme}://localhost/db?heartbeat={seconds}")
+        fencelock.Client(f"{scheme}://localhost/db?heartbeat={seconds}")
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
 def test_lease_rows_have_no_heartbeat(scheme: str) -> None:
     with pytest.raises(ValueError, match="unknown option 'heartbeat'"):
-        holdfast.Client(f"{scheme}://localhost/db?heartbeat=5")
+        fencelock.Client(f"{scheme}://localhost/db?heartbeat=5")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.core.ticket import READING, Departure, Place, Share
+from fencelock.core.ticket import READING, Departure, Place, Share
 from tests.conformance.cells import Cell, OpenCell, act
 from tests.conformance.test_sharing import LIMIT, Desk
 from tests.engines.sql.conftest import Database
@@ -95,5 +95,5 @@ async def test_who_holds_and_waits_in_version_1(cell: Cell, tables: Tables) -> N
     assert await desk.leave(one)
     assert await desk.leave(two)
     assert (await desk.enter(three)).place is Place.ADMITTED
-    with pytest.raises(Exception, match="a newer Holdfast uses these tables"):
+    with pytest.raises(Exception, match="a newer Fencelock uses these tables"):
         tables.run("v1_enter('x', 'y', 1, '', '', true)")

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.sql.conftest import Database
 from tests.waiting import eventually, soon
@@ -39,7 +39,7 @@ async def test_one_listener_for_all_who_wait(cell: Cell, database: Database) -> 
 
 
 async def test_five_hundred_tasks_wait(database: Database) -> None:
-    async with holdfast.AsyncClient(database.server.url) as client:
+    async with fencelock.AsyncClient(database.server.url) as client:
         first = await client.lock("crowd", ttl=60).acquire()
         fences: list[int] = []
 
@@ -62,7 +62,7 @@ async def test_five_hundred_tasks_wait(database: Database) -> None:
 
 
 def test_threads_wait(database: Database) -> None:
-    with holdfast.Client(database.server.url) as client:
+    with fencelock.Client(database.server.url) as client:
         first = client.lock("crowd", ttl=60).acquire()
         fences: list[int] = []
 
@@ -92,7 +92,7 @@ def test_threads_wait(database: Database) -> None:
 async def test_nobody_listens_for_nobody(
     cell: Cell, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.engines.sql.ears.Ears.IDLE", 0.2)
+    monkeypatch.setattr("fencelock.engines.sql.ears.Ears.IDLE", 0.2)
     client = cell.client()
     for _ in range(2):
         lease = await cell.run(client.lock(cell.name).acquire)

@@ -71,11 +71,11 @@ class PostgresqlWitness(Witness):
         self.server.execute("SELECT pg_terminate_backend(%s, 5000)", session)
 
     def rows(self) -> int:
-        return int(self.server.execute("SELECT count(*) FROM holdfast.sessions")[0][0])
+        return int(self.server.execute("SELECT count(*) FROM fencelock.sessions")[0][0])
 
     @contextmanager
     def failing_releases(self) -> Iterator[None]:
-        release = "FUNCTION holdfast.v2_session_leave"
+        release = "FUNCTION fencelock.v2_session_leave"
         self.server.execute(f"ALTER {release} RENAME TO hidden")
         self.server.execute(
             f"CREATE {release}(text, text, bigint, int) RETURNS boolean LANGUAGE plpgsql AS "
@@ -83,7 +83,7 @@ class PostgresqlWitness(Witness):
         )
         yield
         self.server.execute(f"DROP {release}")
-        self.server.execute("ALTER FUNCTION holdfast.hidden RENAME TO v2_session_leave")
+        self.server.execute("ALTER FUNCTION fencelock.hidden RENAME TO v2_session_leave")
 
 
 class MysqlWitness(Witness):
@@ -96,7 +96,7 @@ class MysqlWitness(Witness):
         return mysql.connections(self.server)
 
     def holding(self) -> list[int]:
-        held = "SELECT connection FROM holdfast_counters WHERE IS_USED_LOCK(hash) = connection"
+        held = "SELECT connection FROM fencelock_counters WHERE IS_USED_LOCK(hash) = connection"
         return [id for (id,) in self.server.execute(held)]
 
     def waiting(self) -> list[int]:
@@ -107,13 +107,13 @@ class MysqlWitness(Witness):
         self.server.execute(f"KILL CONNECTION {session}")
 
     def rows(self) -> int:
-        holders = "SELECT COUNT(*) FROM holdfast_counters WHERE holder IS NOT NULL"
-        waiters = "SELECT COUNT(*) FROM holdfast_sessions"
+        holders = "SELECT COUNT(*) FROM fencelock_counters WHERE holder IS NOT NULL"
+        waiters = "SELECT COUNT(*) FROM fencelock_sessions"
         return sum(int(self.server.execute(count)[0][0]) for count in (holders, waiters))
 
     @contextmanager
     def failing_releases(self) -> Iterator[None]:
-        release = "PROCEDURE holdfast_v3_session_leave"
+        release = "PROCEDURE fencelock_v3_session_leave"
         self.server.execute(f"DROP {release}")
         self.server.execute(
             f"CREATE {release}(a BLOB, b BLOB, c INT) "

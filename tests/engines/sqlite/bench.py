@@ -10,11 +10,11 @@ from typing import Any
 
 import apsw
 
-from holdfast.core.ticket import ALONE, Departure, Owner, Share, Ticket
-from holdfast.engines.sqlite import queue
-from holdfast.engines.sqlite.opening import connect, make_file
-from holdfast.engines.sqlite.queue import Queues
-from holdfast.engines.sqlite.undisputed import give_back, take
+from fencelock.core.ticket import ALONE, Departure, Owner, Share, Ticket
+from fencelock.engines.sqlite import queue
+from fencelock.engines.sqlite.opening import connect, make_file
+from fencelock.engines.sqlite.queue import Queues
+from fencelock.engines.sqlite.undisputed import give_back, take
 
 OWNER = Owner("host", 1, "somebody")
 NAME = "order:42"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.sqlite import queue
+from fencelock.engines.sqlite import queue
 from tests.engines.sqlite.bench import Bench
 
 

@@ -16,7 +16,7 @@ import pytest
 _ROOT = Path(__file__).parents[3]
 _BEFORE = """
 import json, os, resource, subprocess, sys
-import holdfast
+import fencelock
 folder = sys.argv[1]
 def mount_tmpfs(size):
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)

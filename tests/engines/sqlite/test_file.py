@@ -13,9 +13,9 @@ from typing import Any
 import apsw
 import pytest
 
-import holdfast
-from holdfast.engines.sqlite import opening, queue
-from holdfast.engines.sqlite.statements import GIVE, TAKE
+import fencelock
+from fencelock.engines.sqlite import opening, queue
+from fencelock.engines.sqlite.statements import GIVE, TAKE
 from tests.engines.sqlite.elsewhere import in_namespace
 from tests.waiting import eventually
 
@@ -26,13 +26,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def client(path: Path) -> Iterator[holdfast.Client]:
-    with holdfast.Client(f"sqlite:///{path}") as client:
+def client(path: Path) -> Iterator[fencelock.Client]:
+    with fencelock.Client(f"sqlite:///{path}") as client:
         yield client
 
 
-def error_of(act: Callable[[], Any]) -> holdfast.EngineError:
-    with pytest.raises(holdfast.EngineError) as caught:
+def error_of(act: Callable[[], Any]) -> fencelock.EngineError:
+    with pytest.raises(fencelock.EngineError) as caught:
         act()
     return caught.value
 
@@ -41,7 +41,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     answer = in_namespace(
         """
         mount_tmpfs("512k")
-        client = holdfast.Client(f"sqlite:///{folder}/locks.db")
+        client = fencelock.Client(f"sqlite:///{folder}/locks.db")
         lease = client.lock("x").acquire()
         with open(f"{folder}/ballast", "wb", buffering=0) as ballast:
             try:
@@ -53,7 +53,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         try:
             for number in range(10_000):  # what is allocated already is used up first
                 names.append(client.lock(f"order:{number}").acquire().name)
-        except holdfast.EngineError as error:
+        except fencelock.EngineError as error:
             answer += [error.outcome, str(error)]
         os.unlink(f"{folder}/ballast")
         answer.append(sorted(client.names()) == sorted([*names, "x"]))
@@ -75,8 +75,8 @@ def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path, undisput
     answer = in_namespace(
         f"        undisputed = {undisputed}"
         """
-        from holdfast.io.blocking import run
-        client = holdfast.Client(f"sqlite:///{folder}/locks.db")
+        from fencelock.io.blocking import run
+        client = fencelock.Client(f"sqlite:///{folder}/locks.db")
         lease = client.lock("x").acquire()
         if not undisputed:
             client.inspect("x")
@@ -85,7 +85,7 @@ def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path, undisput
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
         try:
             run(engine.leave(ticket, timeout=30))
-        except holdfast.EngineError as error:
+        except fencelock.EngineError as error:
             answer = [error.outcome, str(error), error.name]
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         answer.append(run(engine.leave(ticket, timeout=30)))
@@ -97,7 +97,7 @@ def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path, undisput
     assert answer[2:] == ["x", True]
 
 
-def test_a_busy_file_is_reported_in_time(path: Path, client: holdfast.Client) -> None:
+def test_a_busy_file_is_reported_in_time(path: Path, client: fencelock.Client) -> None:
     lease = client.lock("x").acquire()
     hog = apsw.Connection(str(path))
     hog.execute("BEGIN IMMEDIATE")
@@ -113,7 +113,7 @@ def test_a_busy_file_is_reported_in_time(path: Path, client: holdfast.Client) ->
     lease.release()
 
 
-def test_killed_in_the_middle_of_a_transaction(path: Path, client: holdfast.Client) -> None:
+def test_killed_in_the_middle_of_a_transaction(path: Path, client: fencelock.Client) -> None:
     lease = client.lock("x").acquire()
     program = f"""
 import apsw, sys
@@ -136,23 +136,23 @@ sys.stdin.read()
     lease.release()
 
 
-def test_a_file_that_was_removed_is_not_used_any_more(path: Path, client: holdfast.Client) -> None:
+def test_a_file_that_was_removed_is_not_used_any_more(path: Path, client: fencelock.Client) -> None:
     old = client.lock("x").acquire()
     for file in path.parent.glob("locks.db*"):
         if file.is_file():
             file.unlink()
-    with holdfast.Client(f"sqlite:///{path}") as newcomer:
+    with fencelock.Client(f"sqlite:///{path}") as newcomer:
         new = newcomer.lock("x").acquire()
         assert new.fence > old.fence
         # The client that has it open notices, and meets the newcomer again.
         eventually(lambda: client.inspect("x").fence == new.fence, "a look at the new file")
         assert client.lock("x").try_acquire() is None
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(fencelock.LeaseLost):
             old.renew()
         new.release()
 
 
-def test_asked_in_the_middle_of_a_transaction(client: holdfast.Client) -> None:
+def test_asked_in_the_middle_of_a_transaction(client: fencelock.Client) -> None:
     """By a signal handler or a finalizer: refused at once, and the transaction goes on."""
     file = client._engine._file  # type: ignore[attr-defined]
     seen = []
@@ -168,7 +168,7 @@ def test_asked_in_the_middle_of_a_transaction(client: holdfast.Client) -> None:
 
 
 def test_an_interrupted_transaction_leaves_nothing_open(
-    path: Path, client: holdfast.Client
+    path: Path, client: fencelock.Client
 ) -> None:
     file = client._engine._file  # type: ignore[attr-defined]
     client.names()
@@ -185,7 +185,7 @@ def test_an_interrupted_transaction_leaves_nothing_open(
 
 @pytest.mark.parametrize("statement", [TAKE, GIVE])
 def test_interrupted_behind_a_statement_nothing_stays_behind(
-    client: holdfast.Client, monkeypatch: pytest.MonkeyPatch, statement: str
+    client: fencelock.Client, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     monkeypatch.setattr(queue, "random", lambda: 1.0)  # no sweep, for which it would go another way
     client.names()
@@ -202,7 +202,7 @@ def test_interrupted_behind_a_statement_nothing_stays_behind(
     monkeypatch.setattr(file, "_execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
         client.lock("x", ttl=600).acquire().release()
-    got: list[holdfast.Lease] = []  # by another thread: the mutex is free too
+    got: list[fencelock.Lease] = []  # by another thread: the mutex is free too
     other = threading.Thread(target=lambda: got.append(client.lock("x").acquire(timeout=30)))
     other.start()
     other.join()
@@ -210,11 +210,11 @@ def test_interrupted_behind_a_statement_nothing_stays_behind(
 
 
 def test_interrupted_behind_the_commit_it_still_wakes_the_next(
-    client: holdfast.Client, monkeypatch: pytest.MonkeyPatch
+    client: fencelock.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal that comes while SQLite commits is raised when that is done."""
     lease = client.lock("x").acquire()
-    got: list[holdfast.Lease] = []
+    got: list[fencelock.Lease] = []
     waiter = threading.Thread(target=lambda: got.append(client.lock("x", ttl=600).acquire()))
     waiter.start()
     eventually(lambda: client.inspect("x").waiting, "the waiter")
@@ -236,15 +236,15 @@ def test_interrupted_behind_the_commit_it_still_wakes_the_next(
 
 
 def test_another_boot_ends_every_ticket(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with holdfast.Client(f"sqlite:///{path}") as before:
+    with fencelock.Client(f"sqlite:///{path}") as before:
         held = before.lock("x", ttl=600).acquire()
         boot = path.parent / "boot_id"
         boot.write_text("another\n")
         monkeypatch.setattr(opening, "_BOOT_ID", boot)
-        with holdfast.Client(f"sqlite:///{path}") as after:
+        with fencelock.Client(f"sqlite:///{path}") as after:
             lease = after.lock("x").try_acquire()
             assert lease is not None
             assert lease.abandoned
             assert lease.fence > held.fence
-            with pytest.raises(holdfast.LeaseLost):
+            with pytest.raises(fencelock.LeaseLost):
                 held.release()

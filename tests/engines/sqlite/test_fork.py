@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.child import Child
 from tests.engines.sqlite.elsewhere import in_fork
 
@@ -24,14 +24,14 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.Client(url) as client:
+def client(url: str) -> Iterator[fencelock.Client]:
+    with fencelock.Client(url) as client:
         yield client
 
 
 def hold_for_a_while(url: str, say: int, hear: int) -> None:
     """What the child of the next test does."""
-    with holdfast.Client(url) as own:
+    with fencelock.Client(url) as own:
         taken = own.lock("parent's").try_acquire() is None
         lease = own.lock("child's").acquire()
         os.write(say, f"{taken} {lease.fence}".encode())
@@ -41,7 +41,7 @@ def hold_for_a_while(url: str, say: int, hear: int) -> None:
 
 def test_a_child_with_a_client_of_its_own(url: str) -> None:
     """It must have locks of its own at the file, also when the parent has closed it."""
-    parent = holdfast.Client(url)
+    parent = fencelock.Client(url)
     held = parent.lock("parent's").acquire()
     (from_child, to_parent), (from_parent, to_child) = os.pipe(), os.pipe()
     pid = os.fork()
@@ -64,7 +64,7 @@ def test_a_child_with_a_client_of_its_own(url: str) -> None:
         os.close(fd)
 
 
-def test_forking_while_other_threads_work(url: str, client: holdfast.Client) -> None:
+def test_forking_while_other_threads_work(url: str, client: fencelock.Client) -> None:
     stop = threading.Event()
 
     def work(name: str) -> None:
@@ -72,7 +72,7 @@ def test_forking_while_other_threads_work(url: str, client: holdfast.Client) -> 
             client.lock(name).acquire().release()
 
     def use() -> str:
-        with holdfast.Client(url) as own:
+        with fencelock.Client(url) as own:
             own.lock("x").acquire(timeout=10).release()
         return "used"
 
@@ -87,12 +87,12 @@ def test_forking_while_other_threads_work(url: str, client: holdfast.Client) -> 
             thread.join()
 
 
-def test_forked_in_the_middle_of_a_transaction(url: str, client: holdfast.Client) -> None:
+def test_forked_in_the_middle_of_a_transaction(url: str, client: fencelock.Client) -> None:
     """By a signal handler, say: the child is told that it can't use the file; the parent can."""
     file = client._engine._file  # type: ignore[attr-defined]
 
     def act(queues: Any) -> str:
-        return in_fork(lambda: repr(holdfast.Client(url).names()))
+        return in_fork(lambda: repr(fencelock.Client(url).names()))
 
     message = file.transact("BEGIN IMMEDIATE", client._io.now() + 10, None, act)
     assert "it was forked in the middle of a transaction" in message

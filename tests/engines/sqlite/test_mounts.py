@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.sqlite import mounts
+from fencelock.engines.sqlite import mounts
 from tests.engines.sqlite.elsewhere import in_namespace
 
 # Lines as various kernels wrote them.
@@ -32,7 +32,7 @@ MOUNTINFO = """\
     [
         ("/", "ext4"),
         ("/var/lib/app", "ext4"),
-        ("/users/ann/.local/state/holdfast", "nfs4"),
+        ("/users/ann/.local/state/fencelock", "nfs4"),
         ("/users", "nfs4"),
         ("/usersland", "ext4"),
         ("/users/local/ann", "xfs"),
@@ -72,9 +72,9 @@ def test_a_real_mount_is_refused(tmp_path: Path) -> None:
         def attempt(act):
             try:
                 return repr(act())
-            except holdfast.HoldfastError as error:
+            except fencelock.FencelockError as error:
                 return f"{type(error).__name__}: {error} [{error.name}]"
-        with holdfast.Client(f"sqlite:///{folder}/deep/locks.db") as client:
+        with fencelock.Client(f"sqlite:///{folder}/deep/locks.db") as client:
             answer = [attempt(client.lock("x").acquire), attempt(client.names)]
         """,
         tmp_path,

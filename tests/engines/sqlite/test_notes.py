@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import READING, Owner, Place, Ticket
-from holdfast.engines.sqlite import queue
-from holdfast.engines.sqlite.statements import SQL
-from holdfast.io.blocking import run
+import fencelock
+from fencelock.core.ticket import READING, Owner, Place, Ticket
+from fencelock.engines.sqlite import queue
+from fencelock.engines.sqlite.statements import SQL
+from fencelock.io.blocking import run
 from tests.engines.sqlite.bench import NAME, OWNER, Bench
 
 
@@ -68,7 +68,7 @@ def test_a_note_is_on_the_disk_before_anyone_relies_on_it(
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr("os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
-    with holdfast.Client(f"sqlite:///{tmp_path}/locks.db") as client:
+    with fencelock.Client(f"sqlite:///{tmp_path}/locks.db") as client:
         assert client.once(NAME, lambda: synced.copy()) == [], "a lock does not wait for the disk"
         assert synced == [os.stat(tmp_path / "locks.db-wal").st_ino]
 
@@ -76,13 +76,13 @@ def test_a_note_is_on_the_disk_before_anyone_relies_on_it(
             raise OSError(5, "Input/output error")
 
         monkeypatch.setattr("os.fsync", fail)
-        with client.lock("y") as lease, pytest.raises(holdfast.EngineError) as caught:
+        with client.lock("y") as lease, pytest.raises(fencelock.EngineError) as caught:
             run(client._engine.remember(lease._kept.ticket, "done", keep=60, timeout=30))
         assert (caught.value.outcome, caught.value.name) == ("unknown", "y")
 
 
 def test_several_names_cost_one_commit(tmp_path: Path) -> None:
-    with holdfast.Client(f"sqlite:///{tmp_path}/locks.db") as client:
+    with fencelock.Client(f"sqlite:///{tmp_path}/locks.db") as client:
         client.lock("b").acquire().release()
         engine: Any = client._engine
         commits = count()

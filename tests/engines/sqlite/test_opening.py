@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import pytest
 
-import holdfast
+import fencelock
 from tests.engines.sqlite.elsewhere import in_fork, in_namespace
 from tests.waiting import eventually
 
@@ -22,15 +22,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "locks.db"
 
 
-def error_of(act: Callable[[], Any]) -> holdfast.EngineError:
-    with pytest.raises(holdfast.EngineError) as caught:
+def error_of(act: Callable[[], Any]) -> fencelock.EngineError:
+    with pytest.raises(fencelock.EngineError) as caught:
         act()
     return caught.value
 
 
 def fails_with(path: Path, *words: str) -> None:
     """Every operation says so, and says that nothing happened."""
-    with holdfast.Client(f"sqlite:///{path}") as client:
+    with fencelock.Client(f"sqlite:///{path}") as client:
         for act in (client.lock("x").try_acquire, client.lock("x").acquire, client.names):
             error = error_of(act)
             assert error.outcome == "not applied"
@@ -56,7 +56,7 @@ def fails_with(path: Path, *words: str) -> None:
 )
 def test_urls_that_can_not_be_right(url: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        holdfast.Client(url)
+        fencelock.Client(url)
     assert "secret" not in str(caught.value)
 
 
@@ -64,7 +64,7 @@ def test_a_relative_path_stays_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with holdfast.Client("sqlite:///some/locks%20here.db") as client:
+    with fencelock.Client("sqlite:///some/locks%20here.db") as client:
         monkeypatch.chdir("/")
         assert list(tmp_path.iterdir()) == [], "nothing is made before the first use"
         client.names()
@@ -79,7 +79,7 @@ def test_what_is_made_is_for_the_user_and_its_group(
 ) -> None:
     before = os.umask(umask)
     try:
-        with holdfast.Client(f"sqlite:///{tmp_path}/a/b/locks.db") as client:
+        with fencelock.Client(f"sqlite:///{tmp_path}/a/b/locks.db") as client:
             with client.lock("x"):
                 waiter = threading.Thread(target=lambda: client.lock("x").acquire().release())
                 waiter.start()
@@ -101,7 +101,7 @@ def rights(path: Path) -> int:
 
 def test_an_empty_file_will_do(path: Path) -> None:
     path.touch()
-    with holdfast.Client(f"sqlite:///{path}") as client:
+    with fencelock.Client(f"sqlite:///{path}") as client:
         assert client.lock("x").try_acquire()
 
 
@@ -110,7 +110,7 @@ def test_many_make_the_file_at_once(path: Path) -> None:
     fences = []
 
     def first() -> None:
-        with holdfast.Client(f"sqlite:///{path}") as client:
+        with fencelock.Client(f"sqlite:///{path}") as client:
             barrier.wait()
             with client.lock("x") as lease:
                 fences.append(lease.fence)
@@ -128,11 +128,11 @@ def test_one_file_by_two_names(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "real" / "alias.db").symlink_to("locks.db")
     with (
-        holdfast.Client(f"sqlite:///{tmp_path}/real/locks.db") as one,
-        holdfast.Client(f"sqlite:///{tmp_path}/link/alias.db") as other,
+        fencelock.Client(f"sqlite:///{tmp_path}/real/locks.db") as one,
+        fencelock.Client(f"sqlite:///{tmp_path}/link/alias.db") as other,
     ):
         lease = one.lock("x").acquire()
-        got: list[holdfast.Lease] = []
+        got: list[fencelock.Lease] = []
         waiter = threading.Thread(target=lambda: got.append(other.lock("x", ttl=600).acquire()))
         waiter.start()
         eventually(lambda: one.inspect("x").waiting, "the waiter")
@@ -146,14 +146,14 @@ def test_one_file_by_two_names(tmp_path: Path) -> None:
 
 def test_a_file_that_is_something_else(path: Path) -> None:
     path.write_text("Dear diary,\n" * 100)
-    fails_with(path, f"{path} is not a Holdfast lock file", "choose another path")
+    fails_with(path, f"{path} is not a Fencelock lock file", "choose another path")
     assert path.read_text() == "Dear diary,\n" * 100
 
 
 def test_a_database_of_another_program(path: Path) -> None:
     other = apsw.Connection(str(path))
     other.execute("CREATE TABLE customers (name); INSERT INTO customers VALUES ('Ann')")
-    fails_with(path, "is not a Holdfast lock file", "another program")
+    fails_with(path, "is not a Fencelock lock file", "another program")
     assert other.execute("SELECT name FROM sqlite_schema").fetchall() == [("customers",)]
     other.close()
 
@@ -161,16 +161,16 @@ def test_a_database_of_another_program(path: Path) -> None:
 # 1: before names could be shared; 2: before a ticket could stand in its name's own row
 @pytest.mark.parametrize("version", [1, 2, 99])
 def test_a_file_of_another_version(path: Path, version: int) -> None:
-    with holdfast.Client(f"sqlite:///{path}") as client:
+    with fencelock.Client(f"sqlite:///{path}") as client:
         client.names()
     connection = apsw.Connection(str(path))
     connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
-    fails_with(path, "another version of Holdfast", f"its format is {version}", "move it away")
+    fails_with(path, "another version of Fencelock", f"its format is {version}", "move it away")
 
 
 def test_a_damaged_file_is_reported_and_can_be_replaced(path: Path) -> None:
-    with holdfast.Client(f"sqlite:///{path}") as client:
+    with fencelock.Client(f"sqlite:///{path}") as client:
         lease = client.lock("x").acquire()
         lease.release()
     connection = apsw.Connection(str(path))  # the last one to close it empties the log
@@ -183,7 +183,7 @@ def test_a_damaged_file_is_reported_and_can_be_replaced(path: Path) -> None:
     for file in path.parent.glob("locks.db*"):
         if file.is_file():
             file.rename(file.with_name("old-" + file.name))
-    with holdfast.Client(f"sqlite:///{path}") as client:
+    with fencelock.Client(f"sqlite:///{path}") as client:
         assert client.lock("x").acquire().fence > lease.fence, "fences grow, by the clock"
 
 
@@ -202,12 +202,12 @@ def test_read_only(tmp_path: Path) -> None:
         mount_tmpfs("1m")
         answer = {}
         def attempt(what):
-            with holdfast.Client(f"sqlite:///{folder}/{what}") as client:
+            with fencelock.Client(f"sqlite:///{folder}/{what}") as client:
                 try:
                     client.lock("x").acquire()
-                except holdfast.EngineError as error:
+                except fencelock.EngineError as error:
                     answer[what] = [error.outcome, str(error)]
-        with holdfast.Client(f"sqlite:///{folder}/there.db") as client:
+        with fencelock.Client(f"sqlite:///{folder}/there.db") as client:
             client.names()
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
         attempt("there.db")
@@ -228,7 +228,7 @@ def test_read_only(tmp_path: Path) -> None:
 def test_no_right_to_use_it(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("rights")
     (folder / "closed").mkdir(mode=0o555)
-    with holdfast.Client(f"sqlite:///{folder}/open/locks.db") as client:
+    with fencelock.Client(f"sqlite:///{folder}/open/locks.db") as client:
         client.names()
     (folder / "open").chmod(0o777)
     for file in (folder / "open").glob("locks.db*"):
@@ -248,9 +248,9 @@ def test_no_right_to_use_it(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def attempt(path: str) -> str:
-    with holdfast.Client(f"sqlite:///{path}") as client:
+    with fencelock.Client(f"sqlite:///{path}") as client:
         try:
             client.names()
-        except holdfast.EngineError as error:
+        except fencelock.EngineError as error:
             return f"{error.outcome}: {error}"
         return "no error"

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
-from holdfast.engines.sqlite.file import File
-from holdfast.engines.sqlite.holding import Wake
-from holdfast.engines.sqlite.pipes import Pipes
-from holdfast.io.blocking import run
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
+from fencelock.engines.sqlite.file import File
+from fencelock.engines.sqlite.holding import Wake
+from fencelock.engines.sqlite.pipes import Pipes
+from fencelock.io.blocking import run
+from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.waiting import eventually, soon, within
 
@@ -38,8 +38,8 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.Client(url) as client:
+def client(url: str) -> Iterator[fencelock.Client]:
+    with fencelock.Client(url) as client:
         yield client
 
 
@@ -59,7 +59,7 @@ def counted(client: Any) -> Iterator[Counter[str]]:
     file.transact = transact  # type: ignore[method-assign]
 
 
-def queued(client: holdfast.Client, count: int, name: str = "x") -> None:
+def queued(client: fencelock.Client, count: int, name: str = "x") -> None:
     eventually(lambda: client.inspect(name).waiting == count, f"{count} waiting tickets", 30)
 
 
@@ -74,9 +74,9 @@ def in_thread(act: Any) -> tuple[threading.Thread, list[Any]]:
     return thread, got
 
 
-def test_a_wait_is_one_look_and_one_push(client: holdfast.Client, url: str) -> None:
+def test_a_wait_is_one_look_and_one_push(client: fencelock.Client, url: str) -> None:
     """Between two processes: the push carries the grant, so the waiter looks at nothing else."""
-    with Child("sync", url) as child, holdfast.Client(url) as waiting:
+    with Child("sync", url) as child, fencelock.Client(url) as waiting:
         held = child.call("acquire", name="x")
         with counted(waiting) as seen:
             thread, got = in_thread(lambda: waiting.lock("x", ttl=600).acquire())
@@ -88,8 +88,10 @@ def test_a_wait_is_one_look_and_one_push(client: holdfast.Client, url: str) -> N
         got[0].release()
 
 
-async def test_a_wait_in_a_task_is_one_look_and_one_push(client: holdfast.Client, url: str) -> None:
-    async with holdfast.AsyncClient(url) as waiting:
+async def test_a_wait_in_a_task_is_one_look_and_one_push(
+    client: fencelock.Client, url: str
+) -> None:
+    async with fencelock.AsyncClient(url) as waiting:
         lease = client.lock("x").acquire()
         with counted(waiting) as seen:
             waiter = asyncio.create_task(waiting.lock("x", ttl=600).acquire())
@@ -101,8 +103,8 @@ async def test_a_wait_in_a_task_is_one_look_and_one_push(client: holdfast.Client
         await got.release()
 
 
-def test_a_long_wait_costs_its_renewals_only(client: holdfast.Client, url: str) -> None:
-    with holdfast.Client(url) as waiting:
+def test_a_long_wait_costs_its_renewals_only(client: fencelock.Client, url: str) -> None:
+    with fencelock.Client(url) as waiting:
         lease = client.lock("x").acquire()
         with counted(waiting) as seen:
             began = time.monotonic()
@@ -117,7 +119,7 @@ def test_a_long_wait_costs_its_renewals_only(client: holdfast.Client, url: str) 
         got[0].release()
 
 
-def test_the_abandoned_flag_travels_with_the_push(client: holdfast.Client) -> None:
+def test_the_abandoned_flag_travels_with_the_push(client: fencelock.Client) -> None:
     client.lock("x").acquire()
     thread, got = in_thread(lambda: client.lock("x", ttl=600).acquire())
     queued(client, 1)
@@ -126,9 +128,9 @@ def test_the_abandoned_flag_travels_with_the_push(client: holdfast.Client) -> No
     assert got[0].abandoned
 
 
-def test_everyone_whom_a_release_lets_in_is_pushed(client: holdfast.Client, url: str) -> None:
+def test_everyone_whom_a_release_lets_in_is_pushed(client: fencelock.Client, url: str) -> None:
     """By one transaction of the one who leaves, and without a look of those who come."""
-    engine, waiting = client._engine, holdfast.Client(url)
+    engine, waiting = client._engine, fencelock.Client(url)
     writer = ticket("writer")
     run(engine.enter(writer, if_free=False, timeout=30))
     readers = [ticket(f"reader {number}", READING) for number in range(3)]
@@ -149,7 +151,7 @@ def ticket(label: str, share: Share = ALONE) -> Ticket:
 
 
 async def test_one_may_be_roused_from_another_thread_before_it_is_parked(url: str) -> None:
-    async with holdfast.AsyncClient(url) as client:
+    async with fencelock.AsyncClient(url) as client:
         engine, late = client._engine, ticket("late")
         await engine.enter(ticket("holder"), if_free=False, timeout=30)
         await engine.enter(late, if_free=False, timeout=30)
@@ -172,7 +174,7 @@ def test_a_pipe_that_is_closed_is_not_written_to(tmp_path: Path) -> None:
 
 def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
     deep = tmp_path / ("a" * 200) / ("b" * 200) / "locks.db"
-    with holdfast.Client(f"sqlite:///{deep}") as client:
+    with fencelock.Client(f"sqlite:///{deep}") as client:
         lease = client.lock("x").acquire()
         thread, got = in_thread(lambda: client.lock("x", ttl=600).acquire())
         queued(client, 1)
@@ -182,7 +184,7 @@ def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
 
 
 async def test_hundreds_of_tasks_share_one_pipe(folder: Path, url: str) -> None:
-    async with holdfast.AsyncClient(url) as client, holdfast.AsyncClient(url) as other:
+    async with fencelock.AsyncClient(url) as client, fencelock.AsyncClient(url) as other:
         names = [f"n{number}" for number in range(300)]
         leases = [await other.lock(name).acquire() for name in names]
         waiters = [asyncio.create_task(client.lock(name, ttl=600).acquire()) for name in names]
@@ -203,9 +205,9 @@ async def test_hundreds_of_tasks_share_one_pipe(folder: Path, url: str) -> None:
     assert pipes_in(folder) == []
 
 
-def test_closing_removes_the_pipes(folder: Path, client: holdfast.Client, url: str) -> None:
+def test_closing_removes_the_pipes(folder: Path, client: fencelock.Client, url: str) -> None:
     lease = client.lock("x").acquire()
-    with holdfast.Client(url) as waiting:
+    with fencelock.Client(url) as waiting:
         threads = [in_thread(lambda: waiting.lock("x").acquire().release()) for _ in range(5)]
         queued(client, 5)
         assert len(pipes_in(folder)) == 5
@@ -219,14 +221,14 @@ def test_closing_removes_the_pipes(folder: Path, client: holdfast.Client, url: s
 def test_ending_removes_the_pipes_and_a_forked_child_does_not(folder: Path, url: str) -> None:
     program = """
 import os, sys, threading, warnings
-import holdfast
+import fencelock
 warnings.simplefilter("ignore")  # newer Pythons warn of every fork
-client = holdfast.Client(sys.argv[1])
+client = fencelock.Client(sys.argv[1])
 lease = client.lock("x").acquire()
 def wait():
     try:
         client.lock("x").acquire(timeout=0.01)
-    except holdfast.LockTimeout:
+    except fencelock.LockTimeout:
         pass
 thread = threading.Thread(target=wait)
 thread.start()
@@ -245,7 +247,7 @@ print(len(before), os.listdir(sys.argv[2]) == before)
     assert pipes_in(folder) == []
 
 
-def test_killed_waiters_leave_nothing(folder: Path, client: holdfast.Client, url: str) -> None:
+def test_killed_waiters_leave_nothing(folder: Path, client: fencelock.Client, url: str) -> None:
     lease = client.lock("x").acquire()
     with ExitStack() as running:
         children = [running.enter_context(Child("sync", url)) for _ in range(4)]
@@ -262,7 +264,7 @@ def test_killed_waiters_leave_nothing(folder: Path, client: holdfast.Client, url
     assert client.inspect("x").holders == ()
 
 
-def test_pipes_without_a_ticket_are_swept(folder: Path, client: holdfast.Client, url: str) -> None:
+def test_pipes_without_a_ticket_are_swept(folder: Path, client: fencelock.Client, url: str) -> None:
     lease = client.lock("x").acquire()
     with Child("sync", url) as child:
         assert child.call("acquire", name="x", timeout=0.01)["error"] == "LockTimeout"
@@ -274,7 +276,7 @@ def test_pipes_without_a_ticket_are_swept(folder: Path, client: holdfast.Client,
     stranger.touch()
     for old in (dead, stranger):
         os.utime(old, (0, 0))
-    with holdfast.Client(url) as other:
+    with fencelock.Client(url) as other:
         thread, got = in_thread(lambda: other.lock("x").acquire())
         queued(client, 1)
         lease.release()
@@ -285,7 +287,7 @@ def test_pipes_without_a_ticket_are_swept(folder: Path, client: holdfast.Client,
     assert {fresh.name, stranger.name} <= names
 
 
-def test_a_cleaned_folder_is_filled_again(folder: Path, client: holdfast.Client) -> None:
+def test_a_cleaned_folder_is_filled_again(folder: Path, client: fencelock.Client) -> None:
     """Something may clean up old files in /tmp, pipes among them."""
     for _ in range(2):
         lease = client.lock("x").acquire()
@@ -298,7 +300,7 @@ def test_a_cleaned_folder_is_filled_again(folder: Path, client: holdfast.Client)
 
 
 async def test_a_cleaned_folder_is_filled_again_for_tasks(folder: Path, url: str) -> None:
-    async with holdfast.AsyncClient(url) as client:
+    async with fencelock.AsyncClient(url) as client:
         for _ in range(2):
             lease = await client.lock("x").acquire()
             waiter = asyncio.create_task(client.lock("x", ttl=600).acquire())
@@ -308,7 +310,7 @@ async def test_a_cleaned_folder_is_filled_again_for_tasks(folder: Path, url: str
             clean(folder)
 
 
-async def one_waits(client: holdfast.AsyncClient) -> bool:
+async def one_waits(client: fencelock.AsyncClient) -> bool:
     return (await client.inspect("x")).waiting == 1
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.queue import TicketQueue
-from holdfast.core.ticket import (
+from fencelock.core.queue import TicketQueue
+from fencelock.core.ticket import (
     ALONE,
     READING,
     Departure,
@@ -24,8 +24,8 @@ from holdfast.core.ticket import (
     Standing,
     Ticket,
 )
-from holdfast.engines.sqlite import queue
-from holdfast.engines.sqlite.statements import SQL
+from fencelock.engines.sqlite import queue
+from fencelock.engines.sqlite.statements import SQL
 from tests.engines.sqlite.bench import NAME, OWNER, Bench, executed, instructions
 
 ACTS = [*["enter"] * 5, "if_free", "renew", "renew all", *["leave"] * 2, "evict", "look", "sweep"]
@@ -390,7 +390,7 @@ def test_the_documentation_shows_the_schema() -> None:
     root = Path(__file__).parents[3]
     page = (root / "docs/engines/sqlite.md").read_text()
     (shown,) = re.findall(r"^```sql\n(.*?)```", page, re.MULTILINE | re.DOTALL)
-    assert shown in (root / "src/holdfast/engines/sqlite/schema.sql").read_text()
+    assert shown in (root / "src/fencelock/engines/sqlite/schema.sql").read_text()
 
 
 def test_a_file_knows_its_format(bench: Bench) -> None:

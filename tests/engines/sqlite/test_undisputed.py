@@ -10,11 +10,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-import holdfast
-from holdfast.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
-from holdfast.engines.sqlite import queue
-from holdfast.engines.sqlite.statements import GIVE, SQL, TAKE
-from holdfast.engines.sqlite.undisputed import give_back, take
+import fencelock
+from fencelock.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
+from fencelock.engines.sqlite import queue
+from fencelock.engines.sqlite.statements import GIVE, SQL, TAKE
+from fencelock.engines.sqlite.undisputed import give_back, take
 from tests.engines.sqlite.bench import NAME, OWNER, Bench, executed
 
 FAR = 2**60
@@ -182,7 +182,7 @@ def test_the_short_way_is_taken_unless_the_last_one_had_to_wait(
 ) -> None:
     monkeypatch.setattr(queue, "random", lambda: 1.0)  # no sweep
     url = f"sqlite:///{tmp_path}/locks.db"
-    with holdfast.Client(url) as one, holdfast.Client(url) as other:
+    with fencelock.Client(url) as one, fencelock.Client(url) as other:
         lease = one.lock("x").acquire()
         assert other.lock("x").try_acquire() is None
         seen: list[str] = []
@@ -207,7 +207,7 @@ def test_where_the_file_is_busy_for_longer_than_the_ttl_nobody_dies(
     """Its time begins when it is its turn: else it would have expired in the moment in which it came."""
     monkeypatch.setattr(queue, "random", lambda: 1.0)  # no sweep
     url = f"sqlite:///{tmp_path}/locks.db"
-    with holdfast.Client(url) as client, holdfast.Client(url) as other:
+    with fencelock.Client(url) as client, fencelock.Client(url) as other:
         client.lock("before").acquire().release()
         busy = apsw.Connection(f"{tmp_path}/locks.db")
         busy.execute("BEGIN IMMEDIATE")

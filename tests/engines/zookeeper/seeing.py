@@ -1,4 +1,4 @@
-"""Looking at a lock from outside, past Holdfast's own client."""
+"""Looking at a lock from outside, past Fencelock's own client."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-import holdfast
-from holdfast.engines.zookeeper.nodes import escaped, in_order
+import fencelock
+from fencelock.engines.zookeeper.nodes import escaped, in_order
 from tests.conformance.cells import Cell
 from tests.proxy import ReplyCounter
 from tests.servers_zookeeper import Ensemble
@@ -34,7 +34,7 @@ class Witness:
 
     def tickets(self, name: str, root: str = "/tests") -> list[str]:
         """The nodes in a name's queue, first come first."""
-        path = f"{root}/holdfast/{escaped(name)}"
+        path = f"{root}/fencelock/{escaped(name)}"
         self.client.sync("/")
         try:
             return in_order(self.client.get_children(path))
@@ -42,7 +42,7 @@ class Witness:
             return []
 
     def fences(self, name: str, root: str = "/tests") -> list[int]:
-        path = f"{root}/holdfast/{escaped(name)}"
+        path = f"{root}/fencelock/{escaped(name)}"
         return [self.client.get(f"{path}/{node}")[1].czxid for node in self.tickets(name, root)]
 
     def end_session(self, client: Any) -> None:
@@ -106,4 +106,4 @@ async def parked(client: Any, count: int = 1) -> None:
 
 
 async def lost(lease: Any) -> None:
-    await soon(lambda: lease.state is holdfast.LeaseState.LOST, "the lease to be lost")
+    await soon(lambda: lease.state is fencelock.LeaseState.LOST, "the lease to be lost")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kazoo.security import make_acl
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.zookeeper.seeing import Witness, parked
 from tests.servers_zookeeper import Ensemble
@@ -31,7 +31,7 @@ async def test_where_nobody_dies_nobody_finds_it_abandoned(cell: Cell) -> None:
             timeout = chance.choice((0, 0.02, None))
             try:
                 lease = await actor.do(lambda: lock(cell.name).acquire(timeout))  # noqa: B023
-            except (holdfast.LockTimeout, holdfast.EngineError):
+            except (fencelock.LockTimeout, fencelock.EngineError):
                 continue
             granted.append(lease)
             await actor.do(lease.release)
@@ -78,7 +78,7 @@ async def test_a_waiter_that_withdraws_in_the_middle_does_not_count(cell: Cell) 
     await parked(middle)
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await parked(client)
-    with pytest.raises(holdfast.LockTimeout):
+    with pytest.raises(fencelock.LockTimeout):
         await within(impatient)
     await cell.run(lease.release)
     assert not (await within(waiter)).abandoned
@@ -90,9 +90,9 @@ async def test_below_a_root_where_nobody_may_delete(
     """Then nothing is said to the next one, who finds out by itself."""
     cell = open_cell(f"{zookeeper.url}/guarded?session=600")
     seen.client.ensure_path("/guarded")
-    if not seen.client.exists("/guarded/holdfast"):
+    if not seen.client.exists("/guarded/fencelock"):
         anybody = make_acl("world", "anyone", create=True, read=True, write=True)
-        seen.client.create("/guarded/holdfast", acl=[anybody])
+        seen.client.create("/guarded/fencelock", acl=[anybody])
     client, other = cell.client(), cell.client()
     for _ in range(2):
         lease = await cell.run(lambda: client.lock(cell.name).acquire())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import OpenCell
 from tests.engines.zookeeper.seeing import connected, lost, parked
 from tests.engines.zookeeper.soak import soak
@@ -50,12 +50,12 @@ async def test_a_lease_survives_a_node(
     async def renewed() -> bool:
         try:
             await actor.do(lease.renew)
-        except holdfast.EngineError:
+        except fencelock.EngineError:
             return False
         return True
 
     await soon(renewed, "a renewal without that node")
-    assert lease.state is holdfast.LeaseState.HELD
+    assert lease.state is fencelock.LeaseState.HELD
     await cell.run(lease.release)
     following = await within(waiter)
     assert following.fence > lease.fence
@@ -71,10 +71,10 @@ async def test_two_nodes_down_and_up_again(private: Ensemble, open_cell: OpenCel
     down = [private.leader(), private.follower()]
     for node in down:
         node.kill()
-    await soon(lambda: lease.state is holdfast.LeaseState.SUSPENDED, "the suspension")
+    await soon(lambda: lease.state is fencelock.LeaseState.SUSPENDED, "the suspension")
     lease.check()
     begun = time.monotonic()
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(lambda: client.lock(f"{cell.name}:other").acquire())
     assert time.monotonic() - begun < 60, "reported, not hung"
     assert caught.value.name == f"{cell.name}:other"
@@ -86,7 +86,7 @@ async def test_two_nodes_down_and_up_again(private: Ensemble, open_cell: OpenCel
     async def goes_on() -> Any:
         try:
             return await cell.run(lambda: client.lock(cell.name, ttl=6).acquire())
-        except holdfast.EngineError:
+        except fencelock.EngineError:
             return None
 
     assert (await soon(goes_on, "a lease")).fence > lease.fence

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-import holdfast
-from holdfast.engines.zookeeper.nodes import escaped
+import fencelock
+from fencelock.engines.zookeeper.nodes import escaped
 from tests.conformance.cells import OpenCell
 from tests.engines.zookeeper.seeing import Witness, connected, leftovers
 from tests.servers_zookeeper import Ensemble
@@ -52,7 +52,7 @@ async def test_hundreds_of_attempts_that_fail(private: Ensemble, open_cell: Open
         if number % 4 == 0:
             assert await actor.do(lock.try_acquire) is None
         else:
-            with suppress(holdfast.LockTimeout, holdfast.EngineError):  # 1 ms may be too short
+            with suppress(fencelock.LockTimeout, fencelock.EngineError):  # 1 ms may be too short
                 await actor.do(lambda: lock.acquire(timeout=0.001 * (number % 7)))
 
     for start in range(0, ATTEMPTS, len(actors)):
@@ -108,7 +108,7 @@ async def test_an_empty_container_is_removed_and_the_fence_grows_all_the_same(
 ) -> None:
     cell, seen = open_cell(private.url), witness(private)
     client = cell.client()
-    path = f"/holdfast/{escaped(cell.name)}"
+    path = f"/fencelock/{escaped(cell.name)}"
     fences: list[int] = []
     for _ in range(2):
         lease = await cell.run(lambda: client.lock(cell.name).acquire())
@@ -128,7 +128,7 @@ async def test_a_container_may_go_at_any_time(
     client = cell.client()
     await connected(cell, client)
     fences: list[int] = []
-    path = f"/holdfast/{cell.name}"
+    path = f"/fencelock/{cell.name}"
     over = asyncio.Event()
 
     async def delete() -> None:

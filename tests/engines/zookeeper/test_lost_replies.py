@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.zookeeper.seeing import Witness, connected, parked, replies
 from tests.proxy import TcpProxy
@@ -76,7 +76,7 @@ async def test_enter_and_then_nobody_listens(cell: Cell, seen: Witness, proxy: T
     client = cell.client()
     await connected(cell, client)
     proxy.mute()
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "unknown"
     assert caught.value.name == cell.name
@@ -89,7 +89,7 @@ async def test_a_request_that_was_never_sent_was_not_applied(cell: Cell, proxy: 
     await connected(cell, client)
     proxy.refuse()
     await soon(lambda: not client._engine._wire._connection.connected, "the cut to be noticed")
-    with pytest.raises(holdfast.EngineError, match="can't connect") as caught:
+    with pytest.raises(fencelock.EngineError, match="can't connect") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "not applied"
     proxy.heal()
@@ -102,7 +102,7 @@ async def test_renew_in_the_background(cell: Cell, seen: Witness, proxy: TcpProx
     fence = lease.fence
     cut = proxy.cut_after_request()
     await soon(cut.is_set, "the renewal", timeout=6)
-    await soon(lambda: lease.state is holdfast.LeaseState.HELD, "the next renewal")
+    await soon(lambda: lease.state is fencelock.LeaseState.HELD, "the next renewal")
     assert lease.fence == fence
     assert seen.fences(cell.name) == [fence]
     await cell.run(lease.release)
@@ -112,7 +112,7 @@ async def test_renew_by_hand(cell: Cell, seen: Witness, proxy: TcpProxy) -> None
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     proxy.cut_after_request()
-    with pytest.raises(holdfast.EngineError) as caught:
+    with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(lambda: lease.renew(ttl=50))
     assert caught.value.outcome == "unknown"
     lease.check()

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kazoo.protocol.serialization import GetChildren, int_struct, write_string
 
-from holdfast.core.ticket import Owner, Ticket
-from holdfast.engines.zookeeper.nodes import (
+from fencelock.core.ticket import Owner, Ticket
+from fencelock.engines.zookeeper.nodes import (
     Mark,
     Slip,
     escaped,
@@ -14,7 +14,7 @@ from holdfast.engines.zookeeper.nodes import (
     stem,
     unescaped,
 )
-from holdfast.engines.zookeeper.requests import children
+from fencelock.engines.zookeeper.requests import children
 
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"]) | st.sampled_from("./% "), min_size=1)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.ticket import READING, Place, Ticket
-from holdfast.engines.zookeeper import notes
-from holdfast.engines.zookeeper import requests as ask
-from holdfast.engines.zookeeper.wire import Wire
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import READING, Place, Ticket
+from fencelock.engines.zookeeper import notes
+from fencelock.engines.zookeeper import requests as ask
+from fencelock.engines.zookeeper.wire import Wire
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
 from tests.engines.zookeeper.seeing import Witness
 from tests.engines.zookeeper.test_sharing import LIMIT, Desk
@@ -136,6 +136,6 @@ async def test_who_was_evicted_notes_nothing_down(desk: Writer) -> None:
     holder = await desk.join()
     assert await desk.remember(holder, "one")
     (node,) = desk.seen.tickets(holder.name)
-    desk.seen.client.delete(f"/tests/holdfast/{holder.name}/{node}")
+    desk.seen.client.delete(f"/tests/fencelock/{holder.name}/{node}")
     assert not await desk.remember(holder, "two")
     assert await desk.recall(holder) == "one"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import fencelock
 from tests.conformance.cells import Cell, OpenCell
 from tests.servers import HOST, _make_certificate, free_port
 from tests.servers_zookeeper import Ensemble, ZooKeeperServer
@@ -37,7 +37,7 @@ def _shakes_hands(node: ZooKeeperServer) -> bool:
     return False
 
 
-async def refused(cell: Cell, kind: type[Exception] = holdfast.EngineError) -> Any:
+async def refused(cell: Cell, kind: type[Exception] = fencelock.EngineError) -> Any:
     client = cell.client()
     begun = time.monotonic()
     with pytest.raises(kind) as caught:
@@ -185,5 +185,5 @@ async def test_tls_where_there_is_none_and_the_reverse(
 )
 def test_urls_that_can_not_be_right(url: str, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint) as caught:
-        holdfast.Client(url)
+        fencelock.Client(url)
     assert SECRET not in str(caught.value)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.ticket import Departure, Owner, Place, Ticket
-from holdfast.engines.registry import open_engine
-from holdfast.engines.zookeeper.watches import Watches
-from holdfast.engines.zookeeper.wire import Wire
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.primitives.waiting import new_id
+from fencelock.core.ticket import Departure, Owner, Place, Ticket
+from fencelock.engines.registry import open_engine
+from fencelock.engines.zookeeper.watches import Watches
+from fencelock.engines.zookeeper.wire import Wire
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell
 from tests.conformance.test_queue import as_face
 from tests.engines.zookeeper.seeing import connected, parked

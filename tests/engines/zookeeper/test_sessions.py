@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import Owner, Place, Ticket
-from holdfast.engines.registry import open_engine
-from holdfast.io.asyncio import AsyncioIO
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.core.ticket import Owner, Place, Ticket
+from fencelock.engines.registry import open_engine
+from fencelock.io.asyncio import AsyncioIO
+from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.conformance.test_queue import as_face, enter
@@ -54,7 +54,7 @@ async def test_a_waiter_whose_session_ended_is_never_told_that_it_holds(
     seen.end_session(client)
     await cell.run(lease.release)
     second = await within(behind)
-    assert second.state is holdfast.LeaseState.HELD
+    assert second.state is fencelock.LeaseState.HELD
     await queued(cell, rival, 1)  # it has joined again, as a newcomer
     assert not waiter.done()
     await cell.run(second.release)
@@ -117,10 +117,10 @@ async def test_one_ticket_expires_while_others_of_its_client_live(cell: Cell) ->
 async def test_a_ttl_has_to_fit_into_the_session(zookeeper: Ensemble, open_cell: OpenCell) -> None:
     cell = open_cell(f"{zookeeper.url}/tests?session=20")
     client = cell.client()
-    with pytest.raises(holdfast.Unsupported, match=r"a ttl of 30 s .* \?session=SECONDS$"):
+    with pytest.raises(fencelock.Unsupported, match=r"a ttl of 30 s .* \?session=SECONDS$"):
         await cell.run(lambda: client.lock(cell.name, ttl=30).acquire())
     lease = await cell.run(lambda: client.lock(cell.name, ttl=20).acquire())
-    with pytest.raises(holdfast.EngineError, match="use a shorter ttl") as caught:
+    with pytest.raises(fencelock.EngineError, match="use a shorter ttl") as caught:
         await cell.run(lambda: lease.renew(ttl=30))
     assert caught.value.outcome == "not applied"
     await cell.run(lambda: lease.renew(ttl=10))
@@ -132,7 +132,7 @@ async def test_the_servers_may_grant_less(
 ) -> None:
     cell = open_cell(f"{zookeeper.url}/tests?session=5000")
     client = cell.client()
-    with pytest.raises(holdfast.Unsupported, match=r"a session of 900 s.*raise maxSessionTimeout"):
+    with pytest.raises(fencelock.Unsupported, match=r"a session of 900 s.*raise maxSessionTimeout"):
         await cell.run(lambda: client.lock(cell.name, ttl=1000).acquire())
     assert seen.tickets(cell.name) == []
     assert await cell.run(lambda: client.lock(cell.name, ttl=900).acquire())
@@ -141,12 +141,12 @@ async def test_the_servers_may_grant_less(
 @pytest.mark.parametrize("face", ["sync"])
 async def test_a_forked_child_may_make_its_own_client(cell: Cell) -> None:
     program = f"""
-import os, sys, threading, holdfast
-client = holdfast.Client({cell.url!r})
+import os, sys, threading, fencelock
+client = fencelock.Client({cell.url!r})
 lease = client.lock({cell.name!r}).acquire()
 child = os.fork()
 if child == 0:
-    with holdfast.Client({cell.url!r}) as own:
+    with fencelock.Client({cell.url!r}) as own:
         assert own.lock({cell.name!r}).try_acquire() is None
         with own.lock({cell.name + ":child"!r}):
             pass
@@ -164,7 +164,7 @@ assert threading.active_count() == 1, threading.enumerate()
 
 
 async def test_a_program_that_does_not_close_its_client_ends(cell: Cell) -> None:
-    program = f"import holdfast; holdfast.Client({cell.url!r}).lock({cell.name!r}).acquire()"
+    program = f"import fencelock; fencelock.Client({cell.url!r}).lock({cell.name!r}).acquire()"
     done = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
@@ -200,7 +200,7 @@ def test_two_event_loops_each_with_a_client(zookeeper_url: str) -> None:
     name = f"loops:{new_id()}"
 
     async def turn() -> Any:
-        async with holdfast.AsyncClient(zookeeper_url) as client, client.lock(name) as lease:
+        async with fencelock.AsyncClient(zookeeper_url) as client, client.lock(name) as lease:
             return lease.fence
 
     first, second = asyncio.run(turn()), asyncio.run(turn())

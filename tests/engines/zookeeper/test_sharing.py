@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
-from holdfast.engines.zookeeper.admission import ADMITTED, Finding, Line
-from holdfast.engines.zookeeper.nodes import in_order, share_of, stem, turned
-from holdfast.engines.zookeeper.wire import Wire
-from holdfast.primitives.waiting import new_id
+import fencelock
+from fencelock.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
+from fencelock.engines.zookeeper.admission import ADMITTED, Finding, Line
+from fencelock.engines.zookeeper.nodes import in_order, share_of, stem, turned
+from fencelock.engines.zookeeper.wire import Wire
+from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
 from tests.engines.zookeeper.seeing import Witness
 from tests.servers_zookeeper import Ensemble
@@ -113,7 +113,7 @@ async def test_one_that_turned_takes_all_of_it_along(desk: Desk) -> None:
     writer = await desk.join()
     reading = writer._replace(share=READING)
     await desk.enter(reading)
-    path = f"/tests/holdfast/{desk.cell.name}"
+    path = f"/tests/fencelock/{desk.cell.name}"
 
     def nodes() -> list[str]:
         desk.seen.client.sync("/")  # the server that we ask may be behind the others
@@ -137,11 +137,11 @@ async def test_a_turn_whose_answer_was_lost(desk: Desk, monkeypatch: pytest.Monk
         batch = await exchange(wire, requests, until)
         if type(requests[0]).__name__ == "Transaction":
             monkeypatch.undo()
-            raise holdfast.EngineError("lost", outcome="unknown")
+            raise fencelock.EngineError("lost", outcome="unknown")
         return batch
 
     monkeypatch.setattr(Wire, "exchange", losing)
-    with suppress(holdfast.EngineError):
+    with suppress(fencelock.EngineError):
         await desk.enter(reading)
     assert (await desk.enter(reading)).place is Place.ADMITTED
     assert (await desk.enter(await desk.join(READING))).place is Place.ADMITTED

@@ -12,7 +12,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-import holdfast
+import fencelock
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS counter (fence INTEGER, value INTEGER);
@@ -76,7 +76,7 @@ def take_turns(url: str, name: str, folder: Path, number: int) -> None:
     """Until the folder says that it is over."""
     with (
         closing(GuardedCounter(folder / "counter.db")) as counter,
-        holdfast.Client(url, ttl=5) as client,
+        fencelock.Client(url, ttl=5) as client,
     ):
         while not (folder / "over").exists():
             try:
@@ -84,7 +84,7 @@ def take_turns(url: str, name: str, folder: Path, number: int) -> None:
                     value = counter.raise_fence(lease.fence)
                     time.sleep(0.002)
                     counter.write(lease.fence, value + 1, number)
-            except (holdfast.HoldfastError, Stale) as error:
+            except (fencelock.FencelockError, Stale) as error:
                 counter.trouble(error)
                 time.sleep(0.02)
 

@@ -5,7 +5,7 @@ python -m tests.torture.redlock.counterexamples
 
 from __future__ import annotations
 
-from holdfast.torture.redlock.explore import Explorer, Found
+from fencelock.torture.redlock.explore import Explorer, Found
 from tests.torture.redlock.planted import GrantsWithoutBump, OnePhase, RaisesForAnyone
 
 

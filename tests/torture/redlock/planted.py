@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.engines.redlock.protocol import Answer, Bid, Outcome, majority
-from holdfast.torture.redlock.node import Node, Trace
-from holdfast.torture.redlock.world import World
+from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, majority
+from fencelock.torture.redlock.node import Node, Trace
+from fencelock.torture.redlock.world import World
 
 
 class OnePhase(Bid):

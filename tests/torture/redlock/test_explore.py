@@ -1,6 +1,6 @@
 """Every schedule within small bounds; for each broken variant the shortest way to its harm.
 
-The larger bounds: `python -m holdfast.torture.redlock.explore`. To see what a broken variant does:
+The larger bounds: `python -m fencelock.torture.redlock.explore`. To see what a broken variant does:
 `python -m tests.torture.redlock.counterexamples`.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.torture.redlock.explore import Explorer, main
+from fencelock.torture.redlock.explore import Explorer, main
 from tests.torture.redlock.counterexamples import BROKEN, find
 
 

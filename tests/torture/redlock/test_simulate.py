@@ -1,6 +1,6 @@
 """The fenced Redlock in random schedules; the broken variants must be caught by the same checkers.
 
-The full number: `python -m holdfast.torture.redlock.simulate --seeds 0-29999`.
+The full number: `python -m fencelock.torture.redlock.simulate --seeds 0-29999`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import Counter
 
 import pytest
 
-from holdfast.engines.redlock.protocol import Bid
-from holdfast.torture.redlock.contender import Contender
-from holdfast.torture.redlock.node import Node
-from holdfast.torture.redlock.simulate import main, simulate
-from holdfast.torture.redlock.world import World
+from fencelock.engines.redlock.protocol import Bid
+from fencelock.torture.redlock.contender import Contender
+from fencelock.torture.redlock.node import Node
+from fencelock.torture.redlock.simulate import main, simulate
+from fencelock.torture.redlock.world import World
 from tests.torture.redlock.planted import (
     ForgetsCrashes,
     ForgetsItsFence,
@@ -27,7 +27,7 @@ from tests.torture.redlock.planted import (
     WaitsOnly,
 )
 
-FIRST_SEED = int(os.environ.get("HOLDFAST_FIRST_SEED", "0"))
+FIRST_SEED = int(os.environ.get("FENCELOCK_FIRST_SEED", "0"))
 PER_BLOCK = 500
 BLOCKS = 2
 ENOUGH = 2_000
@@ -119,4 +119,4 @@ def test_a_failing_seed_says_how_to_replay_it(
 ) -> None:
     monkeypatch.setattr(Contender, "bid", OnePhase)
     assert main(["--seeds", "0-199"]) == 1
-    assert "python -m holdfast.torture.redlock.simulate --seed " in capsys.readouterr().out
+    assert "python -m fencelock.torture.redlock.simulate --seed " in capsys.readouterr().out

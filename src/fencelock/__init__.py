@@ -1,0 +1,84 @@
+"""Distributed locks that are correct, not just likely."""
+
+from typing import TYPE_CHECKING
+
+from fencelock.client import AsyncClient, Client
+from fencelock.core.durations import suggest_ttl
+from fencelock.core.errors import (
+    DeadlockVictim,
+    EngineError,
+    FencelockError,
+    LeaseLost,
+    LockTimeout,
+    QuorumLost,
+    RanBefore,
+    StaleFence,
+    UnsafeEngine,
+    Unsupported,
+    WouldDeadlock,
+)
+from fencelock.core.lease import LeaseState
+from fencelock.core.ticket import Contender, Inspection, Owner
+from fencelock.engines.contract import Traits
+from fencelock.primitives.lease import AsyncLease, Lease
+from fencelock.primitives.lock import AsyncLock, Lock
+from fencelock.primitives.rwlock import ReadWriteLock
+
+if TYPE_CHECKING:
+    from fencelock.primitives.election import AsyncElection, Election, Leader
+    from fencelock.primitives.several import AsyncLeases, AsyncLockAll, Leases, LockAll
+    from fencelock.primitives.transaction import AsyncTransaction, Transaction
+else:
+    # These are for annotations and isinstance(): a client imports what it makes when it makes one.
+    _LATER = {
+        **dict.fromkeys(("AsyncElection", "Election", "Leader"), "election"),
+        **dict.fromkeys(("AsyncLeases", "AsyncLockAll", "Leases", "LockAll"), "several"),
+        **dict.fromkeys(("AsyncTransaction", "Transaction"), "transaction"),
+    }
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name not in _LATER:
+            raise AttributeError(f"module 'fencelock' has no attribute {name!r}")
+        globals()[name] = getattr(import_module(f"fencelock.primitives.{_LATER[name]}"), name)
+        return globals()[name]
+
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "AsyncElection",
+    "AsyncLease",
+    "AsyncLeases",
+    "AsyncLock",
+    "AsyncLockAll",
+    "AsyncTransaction",
+    "Client",
+    "Contender",
+    "DeadlockVictim",
+    "Election",
+    "EngineError",
+    "FencelockError",
+    "Inspection",
+    "Leader",
+    "Lease",
+    "LeaseLost",
+    "LeaseState",
+    "Leases",
+    "Lock",
+    "LockAll",
+    "LockTimeout",
+    "Owner",
+    "QuorumLost",
+    "RanBefore",
+    "ReadWriteLock",
+    "StaleFence",
+    "Traits",
+    "Transaction",
+    "UnsafeEngine",
+    "Unsupported",
+    "WouldDeadlock",
+    "suggest_ttl",
+]

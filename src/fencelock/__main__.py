@@ -1,0 +1,5 @@
+"""`python -m fencelock` is the `fencelock` command."""
+
+from fencelock.cli.main import main
+
+main()

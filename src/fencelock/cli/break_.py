@@ -1,0 +1,67 @@
+"""`fencelock break`: take a lock from whoever holds it."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from fencelock.cli import exits
+from fencelock.cli.listing import duration, holder_json
+from fencelock.cli.messages import printable, say
+from fencelock.cli.options import json_option, name_argument, open_client, url_option
+from fencelock.core.ticket import Contender
+
+
+@click.command(
+    "break",
+    epilog="""\b
+Examples:
+  fencelock break nightly
+  fencelock break nightly --yes --json""",
+)
+@name_argument
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@json_option
+@url_option
+@click.pass_context
+def break_(context: click.Context, name: str, yes: bool, as_json: bool, url: str | None) -> None:
+    """Take the lock NAME from whoever holds it.
+
+    The next in the queue gets it at once, with a higher fence. The old holder learns of it at its
+    next renewal, a third of its ttl later at most: until then both believe to hold it, and only a
+    storage that checks fences is safe. Exit code 1: nobody held it, or you said no.
+    """
+    with open_client(url) as client:
+        seen = client.inspect(name, limit=0)
+        holders = seen.holders
+        if holders and not (yes or _agreed(name, holders[0])):
+            say(f"{name!r} was not broken")
+            context.exit(exits.CONFLICT)
+        if holders and not yes:
+            # The answer was about this holder, not about one who came while we asked.
+            now = client.inspect(name, limit=0).holders
+            if now and now[0].fence != holders[0].fence:
+                say(f"{name!r} changed hands while you were asked: it was not broken")
+                context.exit(exits.CONFLICT)
+        broken = bool(holders) and client.break_lock(name)
+    if as_json:
+        taken = [holder_json(each) for each in holders] if broken else []
+        click.echo(json.dumps({"name": name, "broken": broken, "holders": taken}, indent=2))
+    elif broken:
+        click.echo(f"Broken: {name} was held by {printable(str(holders[0].owner))}")
+    if not broken:
+        say(f"nobody holds {name!r}")
+        context.exit(exits.CONFLICT)
+
+
+def _agreed(name: str, holder: Contender) -> bool:
+    question = (
+        f"Take {name!r} from {printable(str(holder.owner))}, "
+        f"who has held it for {duration(holder.since)}?"
+    )
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:  # nobody there to answer
+        click.echo(err=True)
+        return False

@@ -1,0 +1,92 @@
+"""Whether every invariant held, from what the workers themselves have written down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import NamedTuple
+
+from fencelock.cli.demo.scene import Fault, Scene, Turn
+from fencelock.core.ticket import Inspection
+
+
+class Check(NamedTuple):
+    """One invariant."""
+
+    what: str
+    broken: str
+    """How it was broken; empty if it held."""
+
+    @property
+    def held(self) -> bool:
+        return not self.broken
+
+
+def judge(scene: Scene, left_over: Inspection) -> list[Check]:
+    """Check what must hold whatever happens to the workers and however slow the machine is."""
+    turns = sorted(scene.turns, key=lambda turn: turn.entered)
+    return [
+        Check("fences strictly grew in the order of grants", _first(_fallen_fences(turns))),
+        Check("no two valid critical sections overlapped", _first(_overlaps(turns))),
+        Check(
+            "lease.check() told the stopped holder before its next step",
+            _first(_never_told(scene.faults, turns)),
+        ),
+        Check(
+            "after each fault the next one got a higher fence and knew of it",
+            _first(_not_recovered(scene.faults)),
+        ),
+        Check("nobody starved", _first(_starved(scene))),
+        Check("nothing was left behind in the queue", _first(_left_behind(left_over))),
+    ]
+
+
+def _first(broken: Iterable[str]) -> str:
+    return next(iter(broken), "")
+
+
+def _fallen_fences(turns: list[Turn]) -> Iterable[str]:
+    if not turns:
+        yield "there was not a single grant"
+    for one, other in pairwise(turns):
+        if one.fence >= other.fence:
+            yield f"{other.worker} got {other.fence} after {one.worker} had got {one.fence}"
+
+
+def _overlaps(turns: list[Turn]) -> Iterable[str]:
+    for one, other in pairwise(turns):
+        if one.sure_until is None:
+            yield f"{one.worker} never left, yet {other.worker} entered"
+        elif one.sure_until > other.entered:
+            overlap = one.sure_until - other.entered
+            yield f"{other.worker} entered {overlap:.6f} s before {one.worker} left"
+
+
+def _never_told(faults: list[Fault], turns: list[Turn]) -> Iterable[str]:
+    told = {turn.fence for turn in turns if turn.told_at is not None}
+    for fault in faults:
+        if fault.kind == "stopped" and fault.fence not in told:
+            yield f"{fault.worker} went on as if nothing had happened"
+
+
+def _not_recovered(faults: list[Fault]) -> Iterable[str]:
+    if not faults:
+        yield "there was no fault to recover from"
+    for fault in faults:
+        if fault.next is None:
+            yield f"nobody got the lock after {fault.worker} was {fault.kind}"
+        elif fault.next.fence <= fault.fence or not fault.next.abandoned:
+            yield f"{fault.next.worker} could not know that {fault.worker} was {fault.kind}"
+
+
+def _starved(scene: Scene) -> Iterable[str]:
+    since = max((fault.at for fault in scene.faults), default=scene.started)
+    lucky = {turn.worker for turn in scene.turns if turn.entered > since}
+    for worker in scene.alive():
+        if worker.name not in lucky:
+            yield f"{worker.name} had no turn after the last fault"
+
+
+def _left_behind(seen: Inspection) -> Iterable[str]:
+    if seen.holders or seen.waiting:
+        yield f"{len(seen.holders)} holders and {seen.waiting} waiting"

@@ -1,0 +1,188 @@
+"""`fencelock ls` and `fencelock show`: who holds what, and who waits for it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from fencelock.cli.messages import printable
+from fencelock.cli.options import json_option, name_argument, open_client, url_option
+from fencelock.cli.tables import print_table
+from fencelock.core.ticket import READING, Contender, Inspection
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fencelock ls
+  fencelock ls 'order:*' --json | jq -r '.[].name'"""
+)
+@click.argument("pattern", default="*")
+@json_option
+@url_option
+def ls(pattern: str, as_json: bool, url: str | None) -> None:
+    """List the names that are held or waited for.
+
+    PATTERN is like a file name's: *, ? and [abc]. Quote it, or your shell will fill it in.
+    """
+    with open_client(url) as client:
+        seen = [client.inspect(name, limit=0) for name in client.names(pattern)]
+    # One that was released since the names were listed is not worth a line.
+    seen = [each for each in seen if each.holders or each.waiting]
+    if as_json:
+        _print_json([_summary(each) for each in seen])
+    elif seen:
+        print_table(
+            ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"),
+            [row for each in seen for row in _rows(each)],
+        )
+    elif sys.stdout.isatty():
+        click.echo("Nothing is held or waited for.")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  fencelock show nightly
+  fencelock show nightly --json | jq '.waiting'"""
+)
+@name_argument
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(0), help="Waiters to list."
+)
+@json_option
+@url_option
+def show(name: str, limit: int, as_json: bool, url: str | None) -> None:
+    """Show who holds NAME and since when, its fence, and who waits for it."""
+    with open_client(url) as client:
+        seen = client.inspect(name, limit=limit)
+    if as_json:
+        _print_json({**_summary(seen), "waiters": [_waiter(each) for each in seen.waiters]})
+        return
+    for line in _describe(seen):
+        click.echo(line)
+    if seen.waiters:
+        click.echo()
+        print_table(
+            ("", "WAITER", "FENCE", "WAITS FOR", "EXPIRES IN"),
+            [(str(place), *_cells(each)) for place, each in enumerate(seen.waiters, start=1)],
+        )
+    if seen.waiting > len(seen.waiters):
+        click.echo(f"and {seen.waiting - len(seen.waiters)} more")
+
+
+def _describe(seen: Inspection) -> list[str]:
+    lines = [seen.name]
+    for holder in seen.holders:
+        since = datetime.now() - timedelta(seconds=holder.since)
+        lines += [
+            f"  held by     {_who(holder)}",
+            f"  since       {since:%Y-%m-%d %H:%M:%S} ({duration(holder.since)} ago)",
+            f"  fence       {holder.fence}",
+            f"  expires in  {duration(holder.expires)} unless renewed"
+            if holder.expires < math.inf
+            else "  expires     never: it ends with its connection",
+        ]
+    if not seen.holders:
+        lines.append("  free")
+        if seen.fence:
+            lines.append(f"  last fence  {seen.fence}")
+    lines.append(f"  waiting     {seen.waiting}")
+    if seen.abandoned:
+        lines.append(
+            "  abandoned   the previous holder did not release it: its work may be half done"
+        )
+    return lines
+
+
+def _rows(seen: Inspection) -> list[tuple[str, ...]]:
+    note = "abandoned before" if seen.abandoned else ""
+    waiting = str(seen.waiting)
+    if not seen.holders:  # the next one has not noticed yet
+        return [(seen.name, "", str(seen.fence), "", "", waiting, note)]
+    return [(seen.name, *_cells(holder), waiting, note) for holder in seen.holders]
+
+
+def _cells(contender: Contender) -> tuple[str, ...]:
+    return (
+        _who(contender),
+        str(contender.fence),
+        duration(contender.since),
+        duration(contender.expires),
+    )
+
+
+def _who(contender: Contender) -> str:
+    share, owner = contender.share, printable(str(contender.owner))
+    if share == READING:
+        return f"{owner}, reading"
+    return f"{owner}, {share.weight} of {share.permits} permits" if share.group else owner
+
+
+# --- for programs: these keys are documented in docs/cli.md, and stay
+
+
+def _summary(seen: Inspection) -> dict[str, Any]:
+    return {
+        "name": seen.name,
+        "holders": [holder_json(each) for each in seen.holders],
+        "waiting": seen.waiting,
+        "fence": seen.fence,
+        "abandoned": seen.abandoned,
+    }
+
+
+def holder_json(contender: Contender) -> dict[str, Any]:
+    """A holder, for programs."""
+    since = datetime.now(UTC) - timedelta(seconds=contender.since)
+    return {
+        **_contender(contender),
+        "since": since.isoformat(timespec="milliseconds"),
+        "held_for": round(contender.since, 3),
+    }
+
+
+def _waiter(contender: Contender) -> dict[str, Any]:
+    return {**_contender(contender), "waiting_for": round(contender.since, 3)}
+
+
+def _contender(contender: Contender) -> dict[str, Any]:
+    owner = contender.owner
+    return {
+        "host": owner.host,
+        "pid": owner.pid,
+        "label": owner.label,
+        "fence": contender.fence,
+        "expires_in": round(contender.expires, 3) if contender.expires < math.inf else None,
+        "share": contender.share._asdict() if contender.share.group else None,
+    }
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+# --- for people
+
+
+def duration(seconds: float) -> str:
+    """A time span as one would say it: 0.4 s, 12 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
+    if seconds == math.inf:
+        return "never"
+    if seconds < 9.95:
+        return f"{max(0.0, seconds):.1f} s"
+    total = round(seconds)
+    for size, unit, smaller_size, smaller in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if total >= size:
+            rest = total % size // smaller_size
+            return f"{total // size} {unit} {rest} {smaller}" if rest else f"{total // size} {unit}"
+    return f"{total} s"

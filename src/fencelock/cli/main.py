@@ -1,0 +1,85 @@
+"""The `fencelock` command: its parts, and what its failures look like."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+import fencelock
+from fencelock.cli import exits
+from fencelock.cli.bench.command import bench
+from fencelock.cli.break_ import break_
+from fencelock.cli.demo.command import demo
+from fencelock.cli.listing import ls, show
+from fencelock.cli.messages import say
+from fencelock.cli.migrate import migrate
+from fencelock.cli.options import url_option
+from fencelock.cli.run import run
+from fencelock.cli.schema import schema
+from fencelock.core.errors import FencelockError
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Examples:
+  fencelock run nightly -- ./backup.sh          one at a time, in order of arrival
+  fencelock ls 'order:*'                        who holds what
+  FENCELOCK_URL=redis://db1 fencelock show nightly""",
+)
+@url_option
+@click.version_option(fencelock.__version__, prog_name="fencelock", message="%(prog)s %(version)s")
+def cli(url: str | None) -> None:
+    """Distributed locks: run a command under one, see who holds them, break one.
+
+    Exit codes are the same everywhere: 64 the command line makes no sense, 69 the engine can't be
+    reached or can't do that. `fencelock run` has more of them.
+    """
+
+
+for command in (run, ls, show, break_, schema, migrate, bench, demo):
+    cli.add_command(command)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: one line on stderr for what went wrong, never a traceback."""
+    try:
+        code = _main()
+    except KeyboardInterrupt:
+        code = exits.SIGNALLED + 2
+    except FencelockError as error:
+        say(str(error))
+        code = exits.UNAVAILABLE
+    except Exception as error:
+        code = _defect(error)
+    sys.exit(code)
+
+
+def _main() -> int:
+    try:
+        code = cli.main(prog_name="fencelock", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return exits.USAGE
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "fencelock"
+        say(f"{error.format_message()} See: {where} --help")
+        return exits.USAGE
+    except click.Abort:
+        raise KeyboardInterrupt from None
+
+
+def _defect(error: Exception) -> int:
+    if os.environ.get("FENCELOCK_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    say(
+        f"a defect in fencelock, please report it: {type(error).__name__}: {error} "
+        "(FENCELOCK_DEBUG=1 shows where)"
+    )
+    return exits.INTERNAL

@@ -1,0 +1,158 @@
+"""The reference queue: what every engine must do for one name, written as plainly as possible.
+
+The memory engine is this class behind a mutex, the simulator is this class behind a bad network,
+and the tests compare the other engines with it. Times are given, never read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencelock.core.admission import fits
+from fencelock.core.ticket import Contender, Departure, Inspection, Place, Standing, Ticket
+
+
+@dataclass(slots=True)
+class _Entry:
+    ticket: Ticket
+    fence: int
+    joined: float
+    expires: float
+    admitted_at: float | None = None
+
+    @property
+    def held_alone(self) -> bool:
+        return self.admitted_at is not None and not self.ticket.share.group
+
+
+class TicketQueue:
+    """A leased, ordered queue of tickets for one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fence = 0
+        self.abandoned = False
+        self._entries: dict[str, _Entry] = {}  # in order of arrival, which is order of fence
+        self._told: list[Ticket] = []
+        self._noted = "", 0.0
+
+    def enter(self, ticket: Ticket, now: float, *, if_free: bool = False) -> Standing:
+        """Join, or look again and renew if already there: the id makes a repeat harmless."""
+        self._settle(now, asking=ticket.id)
+        entry = self._entries.get(ticket.id)
+        if entry is None:
+            if if_free and not self._free_for(ticket):
+                return Standing(Place.REFUSED)
+            # The clock keeps fences growing when a restart has wiped the last one from memory.
+            self.fence = max(self.fence + 1, int(now * 1e6), ticket.floor + 1)
+            entry = self._entries[ticket.id] = _Entry(ticket, self.fence, now, now + ticket.ttl)
+        elif entry.admitted_at is None or entry.ticket.share.group:
+            # Only one that holds alone may change its mind, and then share. All else is an old request.
+            ticket = ticket._replace(share=entry.ticket.share)
+        entry.ticket = ticket
+        # Never sooner than promised before: this may be an old request with a shorter ttl.
+        entry.expires = max(entry.expires, now + ticket.ttl)
+        self._admit(now, asking=ticket.id)
+        return self._standing(entry, now)
+
+    def renew(self, ticket: Ticket, now: float) -> Standing:
+        """Extend a ticket if it is there; never bring one back."""
+        self._settle(now, asking=ticket.id)
+        return self.enter(ticket, now) if ticket.id in self._entries else Standing(Place.GONE)
+
+    def leave(self, ticket: Ticket, now: float, departure: Departure = Departure.RELEASED) -> bool:
+        """Take out this very ticket; False if it was not there (any more)."""
+        self._settle(now, asking=ticket.id)
+        entry = self._entries.pop(ticket.id, None)
+        if entry is not None and entry.held_alone:
+            self.abandoned = departure.abandoned(self.abandoned)
+        self._admit(now)
+        return entry is not None
+
+    def evict(self, now: float) -> bool:
+        """Take out the holders, whoever they are; False if there were none."""
+        self._settle(now)
+        holders = [id for id, entry in self._entries.items() if entry.admitted_at is not None]
+        for id in holders:
+            self._drop(id)
+        self._admit(now)
+        return bool(holders)
+
+    def inspect(self, now: float, limit: int) -> Inspection:
+        """Who holds and who waits; the first `limit` waiters are listed."""
+        self._settle(now)
+        entries = self._entries.values()
+        holders = tuple(_seen(entry, now) for entry in entries if entry.admitted_at is not None)
+        waiters = tuple(_seen(entry, now) for entry in entries if entry.admitted_at is None)
+        return Inspection(
+            self.name, holders, waiters[:limit], len(waiters), self.fence, self.abandoned
+        )
+
+    def remember(self, ticket: Ticket, text: str, keep: float, now: float) -> bool:
+        """Note something down, if this very ticket holds."""
+        self._settle(now)
+        if self.standing(ticket.id, now).place is not Place.ADMITTED:
+            return False
+        self._noted = text, now + keep
+        return True
+
+    def recall(self, now: float) -> str | None:
+        """What was noted down, unless its time is up."""
+        text, until = self._noted
+        return text if now < until else None
+
+    def told(self) -> list[Ticket]:
+        """The tickets that others' actions have admitted since the last call: wake exactly these."""
+        told, self._told = self._told, []
+        return told
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def standing(self, id: str, now: float) -> Standing:
+        """What is known of a ticket without touching it."""
+        entry = self._entries.get(id)
+        return Standing(Place.GONE) if entry is None else self._standing(entry, now)
+
+    def _settle(self, now: float, asking: str = "") -> None:
+        for id in [id for id, entry in self._entries.items() if entry.expires <= now]:
+            self._drop(id)
+        self._admit(now, asking)
+
+    def _drop(self, id: str) -> None:
+        """Take out a ticket whose owner did not do it. Who shares leaves nothing half done."""
+        self.abandoned = self._entries.pop(id).held_alone or self.abandoned
+
+    def _holding(self) -> list[_Entry]:
+        return [entry for entry in self._entries.values() if entry.admitted_at is not None]
+
+    def _free_for(self, ticket: Ticket) -> bool:
+        holding = self._holding()
+        nobody_waits = len(holding) == len(self._entries)
+        return nobody_waits and fits(ticket.share, [entry.ticket.share for entry in holding])
+
+    def _admit(self, now: float, asking: str = "") -> None:
+        holding = [entry.ticket.share for entry in self._holding()]
+        for id, entry in self._entries.items():
+            if entry.admitted_at is None:
+                if not fits(entry.ticket.share, holding):
+                    return  # nobody overtakes one who waits
+                entry.admitted_at = now
+                holding.append(entry.ticket.share)
+                if id != asking:
+                    self._told.append(entry.ticket)
+
+    def _standing(self, entry: _Entry, now: float) -> Standing:
+        if entry.admitted_at is not None:
+            return Standing(Place.ADMITTED, entry.fence, self.abandoned)
+        ahead = [other for other in self._entries.values() if other.fence < entry.fence]
+        # Who waits right ahead looks after itself as long as it lives; of those who hold, any may go.
+        near = ahead[-1:] if ahead[-1].admitted_at is None else ahead
+        first = min(other.expires for other in near)
+        return Standing(Place.WAITING, entry.fence, recheck=max(0.0, first - now))
+
+
+def _seen(entry: _Entry, now: float) -> Contender:
+    since = entry.joined if entry.admitted_at is None else entry.admitted_at
+    ticket = entry.ticket
+    return Contender(ticket.owner, entry.fence, now - since, entry.expires - now, ticket.share)

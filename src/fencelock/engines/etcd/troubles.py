@@ -1,0 +1,131 @@
+"""What can go wrong with a request, whether it may have been carried out, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import grpc
+
+from fencelock.core.errors import Outcome
+
+
+class Broken(Exception):
+    """A request failed. `elsewhere`: another server of the cluster may do better."""
+
+    def __init__(
+        self, text: str, outcome: Outcome, *, elsewhere: bool = False, advice: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.outcome: Outcome = outcome
+        self.elsewhere = elsewhere
+        self.advice = advice
+
+
+class LoginNeeded(Broken):
+    """The token is not valid any more: it has expired, or the users were changed."""
+
+
+class LeaseGone(Broken):
+    """A lease that the request named does not exist (any more)."""
+
+
+class Compacted(Broken):
+    """The history that was asked for has been thrown away."""
+
+
+_NOT_SENT = (
+    "failed to connect to all addresses",
+    "connections to all backends failing",
+    "errors resolving",
+    "resolution failed",
+)
+"""A request that failed like this found no connection on which it could have been sent."""
+
+_TLS_ADVICE = "for TLS use etcds://, with the option ca if its authority is not one of the system's"
+
+_ADVICE = {
+    "unwrap failed": "if the server asks for a certificate, give the options cert and key",
+    "errors resolving": "is the name of the host right?",
+    "resolution failed": "is the name of the host right?",
+    "certificate": "is the option ca the authority that signed the server's certificate, and does "
+    "the certificate name this host? if the server asks for a certificate, give the options cert "
+    "and key",
+    "handshake": "does the server speak TLS on this port? without TLS use etcd://",
+    "wrong_version_number": "the server does not speak TLS on this port: use etcd://",
+    "authentication failed": "check the user and the password in the URL",
+    "authentication is not enabled": "leave the user and the password out of the URL",
+    "user name is empty": "give a user and a password in the URL: etcd://user:password@host",
+    "permission denied": "the user needs the right to read and write keys that begin with fencelock/",
+    "database space exceeded": "compact and defragment the cluster, then disarm its alarm: "
+    "etcdctl alarm disarm",
+    "no leader": "a majority of the cluster's servers must be up and reach one another",
+    "request timed out": "a majority of the cluster's servers must be up and reach one another",
+    "too many requests": "the cluster is overloaded",
+    "request is too large": "raise the server's --max-request-bytes",
+    "too many operations": "raise the server's --max-txn-ops to its default of 128",
+    "unimplemented": "etcd 3.4 or newer is needed",
+    "unknown service": "etcd 3.4 or newer is needed",
+}
+"""By a part of the message, in lower case; the first one counts."""
+
+
+def broken(error: Any, where: str) -> Broken:
+    """What a failed call means, by its status code and etcd's words."""
+    code = error.code()
+    text = str(error.details() or code.name.lower().replace("_", " "))
+    lower = text.lower()
+    if code is grpc.StatusCode.UNAUTHENTICATED or "revision of auth store is old" in lower:
+        return LoginNeeded(text, "not applied")
+    if code is grpc.StatusCode.NOT_FOUND and "lease" in lower:
+        return LeaseGone(text, "not applied")
+    if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in lower:
+        return Compacted(text, "not applied")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return Broken(f"no answer from {where}", "unknown", elsewhere=True)
+    if code is grpc.StatusCode.UNAVAILABLE:
+        not_sent = any(part in lower for part in _NOT_SENT)
+        outcome: Outcome = "not applied" if not_sent else "unknown"
+        if not text.startswith("etcdserver"):
+            text = f"can't reach {where}: {_shortened(text)}"
+        return Broken(text, outcome, elsewhere=True)
+    if code in _CERTAIN:
+        return Broken(text, "not applied", elsewhere=code is grpc.StatusCode.RESOURCE_EXHAUSTED)
+    if code is grpc.StatusCode.CANCELLED:
+        return Broken("the request was cancelled", "unknown")
+    # Internal, unknown, data loss: what answers there may not even be etcd.
+    return Broken(f"{where}: {_shortened(text)}", "unknown", elsewhere=True)
+
+
+_CERTAIN = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.ALREADY_EXISTS,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNIMPLEMENTED,
+}
+"""The server looked at the request and refused it."""
+
+
+def _shortened(text: str) -> str:
+    """Only the cause: gRPC wraps it in what it was doing for whom."""
+    text = text.rpartition("last error: ")[2]
+    return re.sub(r"^[A-Z_]+: ipv[46]:\S+: ", "", text).removesuffix(": OK")
+
+
+def explained(error: Broken) -> str:
+    """What happened and what to do about it."""
+    text = str(error)
+    advice = error.advice or next(
+        (advice for part, advice in _ADVICE.items() if part in text.lower()), ""
+    )
+    if not advice and text.startswith("can't reach"):
+        if "refused" in text.lower():
+            advice = "is etcd running there, and is this its client address?"
+        else:
+            advice = f"is this the client address of an etcd 3.4 or newer? {_TLS_ADVICE}"
+    elif not advice and error.outcome == "unknown":
+        advice = "whether the request was carried out is not known"
+    return f"{text}: {advice}" if advice else text

@@ -1,0 +1,181 @@
+-- What the other procedures share. A standing is a text, "PLACE FENCE ABANDONED RECHECK_US", with
+-- 0 gone, 1 waiting, 2 admitted, 3 refused. `bells` are the channels to ring after the commit, with commas.
+-- The name's row is locked; what is called changes it, and the caller reads it again.
+
+-- Wake the clients that listen on these channels. Each holds a GET_LOCK named after its channel while its
+-- connection lives, which tells the connection, and sleeps in a statement that may be ended at any time.
+-- Another user's statement can't be: that client then looks again by itself.
+CREATE PROCEDURE IF NOT EXISTS fencelock_v2_ring(bells LONGBLOB)
+NO SQL SQL SECURITY INVOKER
+BEGIN
+    DECLARE listener BIGINT UNSIGNED;
+    DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
+    WHILE bells <> '' DO
+        SET listener = IS_USED_LOCK(CONCAT('fencelock.', SUBSTRING_INDEX(bells, ',', 1)));
+        IF listener IS NOT NULL THEN
+            KILL QUERY listener;
+        END IF;
+        SET bells = SUBSTRING(bells, LENGTH(SUBSTRING_INDEX(bells, ',', 1)) + 2);
+    END WHILE;
+END
+//
+-- Admit the first who waits if it fits beside those who hold, then the next, until one does not fit; have
+-- each told unless it is the one that asks (NULL: tell nobody). The dead ones in between never held the
+-- lock, so they don't count as abandoned.
+CREATE PROCEDURE IF NOT EXISTS fencelock_v2_admit(
+    its_name VARBINARY(512), moment BIGINT, asking VARBINARY(64), INOUT bells LONGBLOB
+)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE holder_id, first_id, holder_team, first_team, first_channel VARBINARY(64);
+    DECLARE first_owner VARBINARY(8000);
+    DECLARE last_fence, first_fence, first_expires, in_use, its_weight, its_permits BIGINT;
+    DECLARE missing BOOLEAN DEFAULT FALSE;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET missing = TRUE;
+    SELECT id, fence, team, used INTO holder_id, last_fence, holder_team, in_use
+      FROM fencelock_names WHERE name = its_name;
+    admit: WHILE COALESCE(holder_id, '') = '' DO
+        SELECT fence, id, owner, expires, channel, team, weight, permits
+          INTO first_fence, first_id, first_owner, first_expires, first_channel, first_team,
+               its_weight, its_permits
+          FROM fencelock_tickets WHERE name = its_name AND fence > COALESCE(last_fence, 0)
+         ORDER BY fence LIMIT 1;
+        IF missing THEN
+            IF holder_id IS NULL THEN
+                UPDATE fencelock_names
+                   SET queued = FALSE, nudged = NULL,
+                       fence = NULL, owner = NULL, admitted = NULL, expires = NULL
+                 WHERE name = its_name;
+            END IF;
+            LEAVE admit;
+        END IF;
+        IF first_expires <= moment THEN
+            DELETE FROM fencelock_tickets WHERE name = its_name AND fence = first_fence;
+            ITERATE admit;
+        END IF;
+        IF holder_id = ''
+           AND (first_team = '' OR first_team <> holder_team OR in_use + its_weight > its_permits) THEN
+            LEAVE admit;
+        END IF;
+        IF first_team = '' THEN
+            DELETE FROM fencelock_tickets WHERE name = its_name AND fence = first_fence;
+            -- queued stays: to look whether others wait would cost more than to find nobody next time.
+            UPDATE fencelock_names
+               SET queued = TRUE, id = first_id, fence = first_fence, owner = first_owner,
+                   admitted = moment, expires = first_expires
+             WHERE name = its_name;
+            SET holder_id = first_id;
+        ELSE
+            UPDATE fencelock_tickets SET admitted = moment WHERE name = its_name AND fence = first_fence;
+            CALL fencelock_v2_beside(its_name, first_fence, first_expires, first_team, its_weight);
+            SET in_use = IF(holder_id IS NULL, 0, in_use) + its_weight;
+            SET holder_id = '', holder_team = first_team, last_fence = first_fence;
+        END IF;
+        IF first_id <> asking AND NOT FIND_IN_SET(first_channel, bells) THEN
+            SET bells = CONCAT(bells, first_channel, ',');
+        END IF;
+    END WHILE;
+END
+//
+-- One more shares the name, or the first one does: nobody else holds it then.
+CREATE PROCEDURE IF NOT EXISTS fencelock_v2_beside(
+    its_name VARBINARY(512), its_fence BIGINT, its_expires BIGINT, its_team VARBINARY(64),
+    its_weight BIGINT
+)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    -- From left to right: the id comes last.
+    UPDATE fencelock_names
+       SET used = IF(id IS NULL, 0, used) + its_weight, sharers = IF(id IS NULL, 0, sharers) + 1,
+           expires = IF(id IS NULL, its_expires, LEAST(expires, its_expires)),
+           team = its_team, fence = its_fence, newest = GREATEST(newest, its_fence),
+           owner = NULL, admitted = NULL, queued = TRUE, id = ''
+     WHERE name = its_name;
+END
+//
+-- Take out those who hold and have expired, and admit whoever can be.
+CREATE PROCEDURE IF NOT EXISTS fencelock_v2_settle(
+    its_name VARBINARY(512), moment BIGINT, asking VARBINARY(64), INOUT bells LONGBLOB
+)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE holder_id VARBINARY(64);
+    DECLARE last_fence, holder_expires, in_use, together BIGINT;
+    SELECT id, fence, expires INTO holder_id, last_fence, holder_expires
+      FROM fencelock_names WHERE name = its_name;
+    IF holder_expires <= moment AND holder_id <> '' THEN
+        UPDATE fencelock_names SET id = NULL, abandoned = TRUE WHERE name = its_name;
+    ELSEIF holder_expires <= moment THEN
+        DELETE FROM fencelock_tickets
+         WHERE name = its_name AND fence <= last_fence AND expires <= moment;
+        SELECT COUNT(*), COALESCE(SUM(weight), 0), MIN(expires) INTO together, in_use, holder_expires
+          FROM fencelock_tickets WHERE name = its_name AND fence <= last_fence;
+        UPDATE fencelock_names
+           SET sharers = together, used = in_use, expires = holder_expires, id = IF(together, '', NULL)
+         WHERE name = its_name;
+    END IF;
+    CALL fencelock_v2_admit(its_name, moment, asking, bells);
+END
+//
+-- The standing of a living ticket that waits, in a queue that is settled; what the name's row says of those
+-- who hold is given.
+CREATE PROCEDURE IF NOT EXISTS fencelock_v2_waiting(
+    its_name VARBINARY(512), its_fence BIGINT, holder_id VARBINARY(64), last_fence BIGINT,
+    holder_expires BIGINT, moment BIGINT, OUT standing VARBINARY(80)
+)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE ahead_fence, ahead_expires BIGINT;
+    DECLARE missing BOOLEAN DEFAULT FALSE;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET missing = TRUE;
+    REPEAT
+        SELECT fence, expires INTO ahead_fence, ahead_expires FROM fencelock_tickets
+         WHERE name = its_name AND fence < its_fence AND fence > last_fence
+         ORDER BY fence DESC LIMIT 1;
+        IF missing AND holder_id = '' THEN
+            SELECT MIN(expires) INTO ahead_expires FROM fencelock_tickets
+             WHERE name = its_name AND fence <= last_fence;
+        ELSEIF missing THEN
+            SET ahead_expires = holder_expires;
+        ELSEIF ahead_expires <= moment THEN
+            DELETE FROM fencelock_tickets WHERE name = its_name AND fence = ahead_fence;
+        END IF;
+    UNTIL missing OR ahead_expires > moment END REPEAT;
+    SET standing = CONCAT('1 ', its_fence, ' 0 ', GREATEST(COALESCE(ahead_expires, 0) - moment, 0));
+END
+//
+-- Extend a ticket that shares or waits, if it is there and lives, and say where it stands in a queue that
+-- is settled; NULL if not. What the name's row says of those who hold is given.
+CREATE PROCEDURE IF NOT EXISTS fencelock_v2_look(
+    its_name VARBINARY(512), its_id VARBINARY(64), ttl_us BIGINT,
+    its_channel VARBINARY(64), its_owner VARBINARY(8000), moment BIGINT,
+    was_abandoned BOOLEAN, holder_id VARBINARY(64), last_fence BIGINT, holder_expires BIGINT,
+    OUT standing VARBINARY(80)
+)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+look: BEGIN
+    DECLARE its_fence, its_expires BIGINT;
+    DECLARE missing BOOLEAN DEFAULT FALSE;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET missing = TRUE;
+    SELECT fence, expires INTO its_fence, its_expires FROM fencelock_tickets
+     WHERE name = its_name AND id = its_id;
+    IF missing THEN
+        LEAVE look;
+    END IF;
+    IF its_expires <= moment THEN
+        DELETE FROM fencelock_tickets WHERE name = its_name AND fence = its_fence;
+        LEAVE look;
+    END IF;
+    -- Never sooner than promised before: this may be a late request with a shorter ttl.
+    UPDATE fencelock_tickets
+       SET expires = GREATEST(expires, moment + ttl_us), channel = COALESCE(its_channel, channel),
+           owner = COALESCE(its_owner, owner)
+     WHERE name = its_name AND fence = its_fence;
+    IF its_fence <= last_fence THEN
+        SET standing = CONCAT('2 ', its_fence, ' ', was_abandoned, ' 0');
+    ELSE
+        CALL fencelock_v2_waiting(
+            its_name, its_fence, holder_id, last_fence, holder_expires, moment, standing);
+    END IF;
+END
+//

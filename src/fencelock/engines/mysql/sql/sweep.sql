@@ -1,0 +1,47 @@
+-- Forget some names that nobody has used for long: an hour after a release, a day after a holder that
+-- did not release. One in 64 newcomers looks through 256 names, and each leaves at most one behind, so
+-- the tables can't grow without end. Waits for nobody: what is locked is left for the next time.
+CREATE PROCEDURE IF NOT EXISTS fencelock_v2_sweep(moment BIGINT)
+MODIFIES SQL DATA SQL SECURITY INVOKER
+sweep: BEGIN
+    DECLARE an_hour BIGINT DEFAULT 3600000000;
+    DECLARE a_day BIGINT DEFAULT 86400000000;
+    DECLARE top, its_newest, seen BIGINT;
+    DECLARE from_name, last_name, its_name VARBINARY(512);
+    DECLARE done BOOLEAN DEFAULT FALSE;
+    DECLARE idle CURSOR FOR
+        SELECT name, newest FROM fencelock_names
+         WHERE name > from_name AND name <= last_name
+           AND CASE WHEN id IS NULL AND NOT abandoned
+                    -- or used last while the clock was ahead of what it is now
+                    THEN newest < moment - an_hour OR newest > moment + an_hour
+                    ELSE newest < moment - a_day AND COALESCE(expires, 0) < moment - a_day
+               END
+           AND NOT EXISTS (SELECT 1 FROM fencelock_tickets t
+                            WHERE t.name = fencelock_names.name AND t.expires > moment)
+           FOR UPDATE SKIP LOCKED;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET done = TRUE;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION ROLLBACK;
+
+    START TRANSACTION;
+    SELECT floor, swept INTO top, from_name FROM fencelock_about FOR UPDATE SKIP LOCKED;
+    IF done THEN
+        ROLLBACK;
+        LEAVE sweep;
+    END IF;
+    SELECT MAX(name), COUNT(*) INTO last_name, seen FROM (
+        SELECT name FROM fencelock_names WHERE name > from_name ORDER BY name LIMIT 256) batch;
+    OPEN idle;
+    FETCH idle INTO its_name, its_newest;
+    WHILE NOT done DO
+        DELETE FROM fencelock_tickets WHERE name = its_name;
+        DELETE FROM fencelock_names WHERE name = its_name;
+        SET top = GREATEST(top, its_newest);
+        FETCH idle INTO its_name, its_newest;
+    END WHILE;
+    CLOSE idle;
+    -- A name that is asked for again starts above all that were forgotten.
+    UPDATE fencelock_about SET floor = top, swept = IF(seen = 256, last_name, '');
+    COMMIT;
+END
+//

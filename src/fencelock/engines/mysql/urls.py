@@ -1,0 +1,73 @@
+"""What a MySQL URL says: the server, who we are, and how to connect."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any, NamedTuple
+
+from fencelock.core.url import Url
+from fencelock.engines.mysql.schema import PREFIX
+from fencelock.engines.sql.options import connections_of, part_of_names
+
+OPTIONS = ("prefix", "connections", "socket", "sslmode", "sslrootcert", "sslcert", "sslkey")
+
+_PORT = 3306
+_SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
+
+
+class Target(NamedTuple):
+    """A URL's meaning."""
+
+    where: str
+    settings: dict[str, Any]
+    """What both drivers call the same: host, port or unix_socket, user, password, database, ssl."""
+    prefix: str
+    connections: int
+
+
+def target_of(url: Url, *more: str) -> Target:
+    """Take a URL apart, or raise a `ValueError` that says what is wrong with it. `more`: known options."""
+    url.only(*OPTIONS, *more)
+    prefix = part_of_names(url, "prefix", PREFIX, 31)
+    connections = connections_of(url)
+    database = url.path.strip("/") or PREFIX
+    if "/" in database:
+        raise ValueError(f"{url}: name one database, as in {url.scheme}://user@localhost/database")
+    if len(url.hosts) > 1:
+        raise ValueError(f"{url}: name one server: the one that is written to")
+    settings: dict[str, Any] = {
+        "user": url.user or "",
+        "password": url.password or "",
+        "database": database,
+        "ssl": _ssl(url),
+    }
+    if "socket" in url.options:
+        if url.hosts:
+            raise ValueError(f"{url}: name a host or a socket, not both")
+        settings["unix_socket"] = url.options["socket"]
+    else:
+        host, port = url.hosts[0] if url.hosts else ("localhost", None)
+        # Drivers take "localhost" for the default socket's name, of which there are several.
+        settings |= {"host": "127.0.0.1" if host == "localhost" else host, "port": port or _PORT}
+    return Target(str(url), settings, prefix, connections)
+
+
+def _ssl(url: Url) -> ssl.SSLContext | None:
+    certificates = [option for option in url.options if option in OPTIONS[4:]]
+    mode = url.options.get("sslmode", "verify-full" if certificates else "disable")
+    if mode not in _SSL_MODES:
+        raise ValueError(f"{url}: option sslmode must be one of {', '.join(_SSL_MODES)}")
+    if mode == "disable":
+        if certificates:
+            raise ValueError(f"{url}: {certificates[0]} is of no use with sslmode=disable")
+        return None
+    try:
+        context = ssl.create_default_context(cafile=url.options.get("sslrootcert"))
+        context.check_hostname = mode == "verify-full"
+        if mode == "require":
+            context.verify_mode = ssl.CERT_NONE
+        if "sslcert" in url.options:
+            context.load_cert_chain(url.options["sslcert"], url.options.get("sslkey"))
+    except OSError as error:  # an ssl.SSLError among them
+        raise ValueError(f"{url}: can't use its certificates: {error}") from error
+    return context

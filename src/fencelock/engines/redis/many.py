@@ -1,0 +1,166 @@
+"""Many requests at once: those for one server go there in one write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import hiredis
+
+from fencelock.core.ticket import Place, Standing, Ticket
+from fencelock.engines.redis import requests
+from fencelock.engines.redis.scripts import ENTER, RENEW
+from fencelock.engines.redis.topology import Topology, Unserved
+from fencelock.engines.redis.words import standing_of
+from fencelock.engines.resp.advice import first_word
+from fencelock.engines.resp.link import Node
+from fencelock.engines.resp.script import Script
+from fencelock.engines.resp.wire import Broken, forgotten
+from fencelock.io.contract import IO
+
+LEAST = 0.01
+"""Seconds that a request gets at the least, and which don't count."""
+
+
+def time_left(io: IO, timeout: float, started: float) -> float:
+    """What is left of a timeout; the same again if hardly anything was used, for it is dear to
+    give a socket another one."""
+    used = io.now() - started
+    return timeout if used < LEAST else max(timeout - used, LEAST)
+
+
+class Many:
+    """The requests of many tickets, and what came of them."""
+
+    def __init__(self, topology: Topology, io: IO) -> None:
+        self._topology = topology
+        self._io = io
+
+    async def enter_free(
+        self, tickets: Sequence[Ticket], timeout: float
+    ) -> tuple[list[Standing], list[Broken]]:
+        """Take what is free, and say what went wrong.
+
+        One server after the other: a caller that is cancelled leaves nothing behind that still asks,
+        and what comes behind one that is refused is not asked for at the next server.
+        """
+        calls = [requests.attempt(ticket) for ticket in tickets]
+        standings = [Standing(Place.REFUSED)] * len(tickets)
+        end = len(tickets)
+        started = self._io.now()
+        groups, failures = await self._spread(tickets, range(end), timeout)
+        for node, indexes in groups.items():
+            wanted = [index for index in indexes if index < end]
+            if failures or not wanted:
+                continue
+            remaining = time_left(self._io, timeout, started)
+            replies = await self._tried(node, ENTER, [calls[i] for i in wanted], remaining)
+            for index, reply in zip(wanted, replies, strict=True):
+                if isinstance(reply, Broken):
+                    failures.append(reply)
+                    continue
+                standings[index] = standing_of(reply)
+                if standings[index].place is Place.REFUSED:
+                    end = min(end, index)
+        return standings, failures
+
+    async def renew(
+        self, tickets: Sequence[Ticket], timeout: float
+    ) -> tuple[list[Standing | None], list[Broken]]:
+        """Renew what can be renewed, and say what went wrong."""
+        standings: list[Standing | None] = [None] * len(tickets)
+        started = self._io.now()
+        failures = await self._renew_round(tickets, standings, timeout)
+        if any(first_word(failure) == "MOVED" for failure in failures):
+            remaining = time_left(self._io, timeout, started)
+            failures = await self._renew_round(tickets, standings, remaining)
+        return standings, failures
+
+    async def batch(
+        self, node: Node, script: Script, calls: list[bytes], timeout: float
+    ) -> list[Any]:
+        """Call a script many times in one write; a call that was refused is answered by `Broken`."""
+        started = self._io.now()
+        link = await node.take(timeout)
+        try:
+            left = time_left(self._io, timeout, started)
+            replies = await link.ask(b"".join(calls), len(calls), left)
+            if any(forgotten(reply) for reply in replies):
+                # The first one brings the text; for the others a repetition does no harm.
+                again = script.spell_out(b"".join(calls))
+                left = time_left(self._io, timeout, started)
+                replies = await link.ask(again, len(calls), left)
+            return [
+                self._topology.rejected(node, link, reply)
+                if isinstance(reply, hiredis.ReplyError)
+                else reply
+                for reply in replies
+            ]
+        finally:
+            node.give(link)
+
+    async def _tried(
+        self, node: Node, script: Script, calls: list[bytes], timeout: float
+    ) -> list[Any]:
+        """The same; if the server can't be talked to, that is the answer to each of them."""
+        try:
+            return await self.batch(node, script, calls, timeout)
+        except Broken as error:
+            self._topology.mistrust(node)
+            return [error] * len(calls)
+
+    async def _spread(
+        self, tickets: Sequence[Ticket], indexes: Iterable[int], timeout: float
+    ) -> tuple[dict[Node, list[int]], list[Broken]]:
+        """Which tickets belong to which server, and why some belong to none."""
+        groups: dict[Node, list[int]] = {}
+        failures: list[Broken] = []
+        for index in indexes:
+            name = tickets[index].name
+            try:  # at hand for almost all, and there may be thousands: no coroutine for each
+                node = self._topology.known(name) or await self._topology.node(name, timeout)
+            except Unserved as error:
+                failures.append(error)
+            except Broken as error:
+                return {}, [*failures, error]
+            else:
+                groups.setdefault(node, []).append(index)
+        return groups, failures
+
+    async def _renew_round(
+        self, tickets: Sequence[Ticket], standings: list[Standing | None], timeout: float
+    ) -> list[Broken]:
+        """Renew those tickets that have no answer yet, at all their servers at the same time."""
+        started = self._io.now()
+        unanswered = (index for index, standing in enumerate(standings) if standing is None)
+        groups, failures = await self._spread(tickets, unanswered, timeout)
+        timeout = time_left(self._io, timeout, started)
+        parts = [
+            self._renew_at(node, tickets, indexes, standings, failures, timeout)
+            for node, indexes in groups.items()
+        ]
+        # Side by side: a node that hangs must not use up the time of the others.
+        others = [self._io.spawn(part, "fencelock-renew") for part in parts[1:]]
+        if parts:
+            await parts[0]
+        for other in others:
+            await other.join()
+        return failures
+
+    async def _renew_at(
+        self,
+        node: Node,
+        tickets: Sequence[Ticket],
+        indexes: list[int],
+        standings: list[Standing | None],
+        failures: list[Broken],
+        timeout: float,
+    ) -> None:
+        """Renew the tickets of one server in one write, and note down how each stands."""
+        calls = [requests.renew(tickets[i]) for i in indexes]
+        replies = await self._tried(node, RENEW, calls, timeout)
+        for index, reply in zip(indexes, replies, strict=True):
+            if isinstance(reply, Broken):  # trouble with one name is no trouble with the others
+                failures.append(reply)
+            else:
+                standings[index] = standing_of(reply)

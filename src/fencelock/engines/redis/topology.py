@@ -1,0 +1,316 @@
+"""Which server is responsible for a name: one node, the master a Sentinel knows, or a Cluster's slots."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from binascii import crc_hqx
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import hiredis
+
+from fencelock.engines.redis.keys import tag_of
+from fencelock.engines.resp.advice import WRONG_NODE, WRONG_SERVER, first_word, rejection
+from fencelock.engines.resp.link import Link, Node
+from fencelock.engines.resp.packing import Command, pack
+from fencelock.engines.resp.wire import Broken, Login, Rejected, said
+from fencelock.io.contract import IO, Event
+
+SLOTS = 16384
+
+Address = tuple[str, int]
+MakeNode = Callable[[str, int, Login], Node]
+Slots = list[tuple[int, int, Address]]
+
+A = TypeVar("A")
+
+
+class Unserved(Broken):
+    """Nobody is responsible for a name at the moment; others may be well served."""
+
+
+class Topology(ABC):
+    """Finds the node for a name, and learns when it was wrong."""
+
+    on_news: Callable[[], None] = staticmethod(lambda: None)
+    """Called when it was found out anew who is responsible."""
+
+    only: Node | None = None
+    """The one that is responsible for all names, if that never changes."""
+
+    @abstractmethod
+    def known(self, name: str) -> Node | None:
+        """The server that keeps this name's queue, unless that has to be found out."""
+
+    async def node(self, name: str, timeout: float) -> Node:
+        """The server that keeps this name's queue."""
+        return self.known(name) or await self._find(name, timeout)
+
+    @abstractmethod
+    async def _find(self, name: str, timeout: float) -> Node:
+        """Find it out."""
+
+    @abstractmethod
+    async def masters(self, timeout: float) -> list[Node]:
+        """Every server that keeps queues."""
+
+    def moved(self, name: str, node: Node) -> bool:
+        """Whether a name is known to be at another node by now. Asks nobody."""
+        return False
+
+    def redirect(self, node: Node, answer: str) -> None:  # noqa: B027 - only a cluster has slots
+        """This node says where a slot is now: "MOVED SLOT HOST:PORT"."""
+
+    def mistrust(self, node: Node) -> None:  # noqa: B027 - a single node has nothing to rediscover
+        """This node failed or is not responsible: ask again before the next request."""
+
+    def rejected(self, node: Node, link: Link, reply: hiredis.ReplyError) -> Rejected:
+        """What a node's refusal of a script means, also for whom to ask next."""
+        error = rejection(reply)
+        word = first_word(error)
+        if word in WRONG_SERVER:
+            link.retire()
+        if word == "MOVED":
+            self.redirect(node, str(error))
+        elif word in WRONG_SERVER or word in WRONG_NODE:
+            self.mistrust(node)
+        return error
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close every link."""
+
+
+class Single(Topology):
+    """One server, always the same."""
+
+    only: Node
+
+    def __init__(self, node: Node) -> None:
+        self.only = node
+
+    def known(self, name: str) -> Node:
+        return self.only
+
+    async def _find(self, name: str, timeout: float) -> Node:
+        return self.only
+
+    async def masters(self, timeout: float) -> list[Node]:
+        return [self.only]
+
+    async def close(self) -> None:
+        await self.only.close()
+
+
+class _Inquiry(Generic[A]):
+    """A question that others wait for as well."""
+
+    def __init__(self, over: Event) -> None:
+        self.over = over
+        self.answer: A | None = None
+        self.failure: Broken | None = None
+
+
+class _Discovered(Topology, Generic[A]):
+    """Servers that are found out by asking others, and kept by address."""
+
+    def __init__(self, make: MakeNode, login: Login, io: IO) -> None:
+        self._make = make
+        self._login = login
+        self._io = io
+        self._nodes: dict[Address, Node] = {}
+        self._inquiry: _Inquiry[A] | None = None
+
+    def _at(self, address: Address) -> Node:
+        node = self._nodes.get(address)
+        return node or self._nodes.setdefault(address, self._make(*address, self._login))
+
+    async def _discover(self, timeout: float) -> A:
+        """Ask, once for all who want to know at the same time."""
+        inquiry = self._inquiry
+        if inquiry is None:
+            inquiry = self._inquiry = _Inquiry(self._io.event())
+            try:
+                inquiry.answer = await self._ask(timeout)
+                self.on_news()
+                return inquiry.answer
+            except Broken as error:
+                inquiry.failure = error
+                raise
+            finally:
+                self._inquiry = None
+                inquiry.over.set()
+        if not await inquiry.over.wait(timeout):
+            raise Broken(f"no answer within {timeout:.3g} s", "not applied")
+        if inquiry.failure is not None:
+            raise Broken(str(inquiry.failure), "not applied") from inquiry.failure
+        # No answer, no failure: the one who asked was cancelled.
+        return inquiry.answer or await self._discover(timeout)
+
+    @abstractmethod
+    async def _ask(self, timeout: float) -> A:
+        """Find out who is responsible, and note it down."""
+
+    async def close(self) -> None:
+        for node in list(self._nodes.values()):
+            await node.close()
+
+
+async def ask(node: Node, command: Command, timeout: float) -> object:
+    """One command to one node; an error reply is raised."""
+    link = await node.take(timeout)
+    try:
+        (reply,) = await link.ask(pack([command]), 1, timeout)
+    finally:
+        node.give(link)
+    if isinstance(reply, hiredis.ReplyError):
+        raise Broken(said(reply), "not applied")
+    return reply
+
+
+async def _answer(
+    nodes: list[Node],
+    command: Command,
+    timeout: float,
+    who: str,
+    doubtful: Callable[[list[Any]], bool] = lambda answer: False,
+) -> tuple[Node, list[Any]]:
+    """The first answer that any of several nodes gives, and which one; a doubtful one only if all
+    others agree or are silent."""
+    failure = "none was given"
+    doubted: tuple[Node, list[Any]] | None = None
+    for node in nodes:
+        try:
+            answer = await ask(node, command, timeout / len(nodes))
+        except Broken as error:
+            failure = f"{node}: {error}"
+            continue
+        if not isinstance(answer, list) or not answer:
+            failure = f"{node}: does not know it"
+        elif doubtful(answer):
+            doubted = doubted or (node, answer)
+        else:
+            return node, answer
+    if doubted is not None:
+        return doubted
+    raise Broken(f"no {who} could tell where the master is ({failure})", "not applied")
+
+
+class Sentinel(_Discovered[Node]):
+    """The master of a monitored group, as its Sentinels tell; found again after a failover."""
+
+    def __init__(
+        self, make: MakeNode, sentinels: list[Node], group: str, login: Login, io: IO
+    ) -> None:
+        super().__init__(make, login, io)
+        self._sentinels = sentinels
+        for sentinel in sentinels:
+            sentinel.loaded = True  # it takes no scripts
+        self._group = group
+        self._master: Node | None = None
+        self._mistrusted: Node | None = None
+
+    def known(self, name: str) -> Node | None:
+        return self._master
+
+    async def _find(self, name: str, timeout: float) -> Node:
+        return await self._discover(timeout)
+
+    async def _ask(self, timeout: float) -> Node:
+        command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._group)
+        # A Sentinel that was cut off from the others may still name the one that failed us.
+        told, answer = await _answer(
+            self._sentinels,
+            command,
+            timeout,
+            "Sentinel",
+            lambda answer: self._named(answer) is self._mistrusted,
+        )
+        master = self._master = self._named(answer)
+        # The one that answered is asked first the next time: others may hang.
+        self._sentinels = sorted(self._sentinels, key=lambda sentinel: sentinel is not told)
+        return master
+
+    def _named(self, answer: list[Any]) -> Node:
+        host, port = answer
+        return self._at((host.decode(), int(port)))
+
+    async def masters(self, timeout: float) -> list[Node]:
+        return [await self.node("", timeout)]
+
+    def moved(self, name: str, node: Node) -> bool:
+        return self._master not in (None, node)
+
+    def mistrust(self, node: Node) -> None:
+        if node is self._master:
+            self._master = None
+            self._mistrusted = node
+
+    async def close(self) -> None:
+        await super().close()
+        for sentinel in self._sentinels:
+            await sentinel.close()
+
+
+class Cluster(_Discovered[Slots]):
+    """The masters of a Redis Cluster, each responsible for some of the 16384 slots."""
+
+    def __init__(self, make: MakeNode, seeds: list[Address], login: Login, io: IO) -> None:
+        super().__init__(make, login, io)
+        self._seeds = seeds
+        self._slots: Slots = []
+        self._mistrusted: Node | None = None
+
+    def known(self, name: str) -> Node | None:
+        slot = _slot(name)
+        for first, last, address in self._slots:
+            if first <= slot <= last:
+                return self._at(address)
+        return None
+
+    async def _find(self, name: str, timeout: float) -> Node:
+        await self._map(timeout)
+        node = self.known(name)
+        if node is None:
+            raise Unserved(f"no node of the cluster serves slot {_slot(name)}", "not applied")
+        return node
+
+    def moved(self, name: str, node: Node) -> bool:
+        return self.known(name) not in (None, node)
+
+    async def masters(self, timeout: float) -> list[Node]:
+        addresses = dict.fromkeys(address for _, _, address in await self._map(timeout))
+        return [self._at(address) for address in addresses]
+
+    def redirect(self, node: Node, answer: str) -> None:
+        # Taken at its word: until they have talked to each other, other nodes tell the old story.
+        _, slot, address = answer.split()[:3]
+        host, _, port = address.rpartition(":")
+        if self._slots:  # else somebody is about to ask for the whole map anyway
+            self._slots = [(int(slot), int(slot), (host or node.host, int(port))), *self._slots]
+            self.on_news()
+
+    def mistrust(self, node: Node) -> None:
+        self._slots = []
+        self._mistrusted = node
+
+    async def _map(self, timeout: float) -> Slots:
+        return self._slots or await self._discover(timeout)
+
+    async def _ask(self, timeout: float) -> Slots:
+        # Those that answered before come along: the seeds may be gone by now. Whoever failed last
+        # comes last.
+        known = {self._at(seed): None for seed in self._seeds}
+        known.update(dict.fromkeys(self._nodes.values()))
+        nodes = sorted(known, key=lambda node: node is self._mistrusted)
+        told, answer = await _answer(nodes, ("CLUSTER", "SLOTS"), timeout, "cluster node")
+        slots = self._slots = [
+            # A node that does not know its own name leaves it empty: it is where we found it.
+            (first, last, ((master[0] or b"").decode() or told.host, int(master[1])))
+            for first, last, master, *_ in answer
+        ]
+        return slots
+
+
+def _slot(name: str) -> int:
+    return crc_hqx(tag_of(name).encode(), 0) % SLOTS

@@ -1,0 +1,41 @@
+"""From a URL to an engine."""
+
+from __future__ import annotations
+
+import logging
+
+from fencelock.core.url import Url
+from fencelock.engines.redlock.engine import RedlockEngine
+from fencelock.engines.redlock.members import QUESTIONS, BlockingMembers, MultiplexedMembers
+from fencelock.engines.redlock.protocol import LEAST_NODES
+from fencelock.engines.redlock.scripts import SCRIPTS
+from fencelock.engines.resp.wire import Login
+from fencelock.engines.tls import TLS_OPTIONS, tls_of
+from fencelock.io.contract import IO
+
+log = logging.getLogger("fencelock")
+
+_NODE_TIMEOUT = 0.25
+
+
+def open_redlock(url: Url, io: IO) -> RedlockEngine:
+    """`redlock://a:6379,b:6379,c:6379`; see docs/engines/redlock.md."""
+    secure = url.scheme == "redlocks"
+    url.only("node_timeout", *(TLS_OPTIONS if secure else ()))
+    hosts = [(host, port or 6379) for host, port in url.hosts]
+    if len(hosts) < LEAST_NODES:
+        raise ValueError(
+            f"{url}: name at least {LEAST_NODES} servers, redlock://a,b,c: with fewer nobody is left "
+            "when one fails; for one server use redis://"
+        )
+    if len(set(hosts)) < len(hosts):
+        raise ValueError(f"{url}: a server is named twice")
+    if len(hosts) % 2 == 0:
+        log.warning(
+            "%s: an even number of servers tolerates no more failures than one server less", url
+        )
+    tls = tls_of(url) if secure else None
+    login = Login(url.user, url.password, 0, tls, SCRIPTS, QUESTIONS)
+    kind = BlockingMembers if io.blocking else MultiplexedMembers
+    members = kind(hosts, login, io, url.seconds("node_timeout", _NODE_TIMEOUT))
+    return RedlockEngine(members, str(url), io)

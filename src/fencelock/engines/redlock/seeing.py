@@ -1,0 +1,105 @@
+"""What the nodes say of a name, put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fencelock.core.ticket import Contender, Inspection, Owner
+from fencelock.engines.redlock.asking import Request
+from fencelock.engines.redlock.scripts import LOCKS, name_of
+from fencelock.engines.resp.packing import pack
+
+
+class Scan:
+    """Looks at all keys of every node, a part at a time, for names that somebody holds."""
+
+    def __init__(self) -> None:
+        self.done: set[int] = set()
+        """The nodes that were looked at from end to end."""
+        self._found: dict[str, set[int]] = {}
+
+    def request(self, node: int, cursor: bytes = b"0") -> Request:
+        """The next part of a node's keys."""
+        return Request.of(node, [pack([("SCAN", cursor, "MATCH", LOCKS, "COUNT", "500")])])
+
+    def take(self, node: int, replies: list[Any] | None) -> Sequence[Request]:
+        """Take in a part."""
+        if replies is None:
+            return ()
+        cursor, keys = replies[0]
+        for key in keys:
+            self._found.setdefault(name_of(key), set()).add(node)
+        if cursor == b"0":
+            self.done.add(node)
+            return ()
+        return [self.request(node, cursor)]
+
+    def on(self, enough: int) -> list[str]:
+        """The names that are held on so many nodes."""
+        return [name for name, nodes in self._found.items() if len(nodes) >= enough]
+
+
+class _Seen(NamedTuple):
+    """One node's answer, as the script `inspect` gives it."""
+
+    fence: int
+    dirty: int
+    clean: int
+    open: int
+    waiting: int
+    waiters: list[Any]
+    id: bytes | None = None
+    owner: bytes = b""
+    since_ms: int = 0
+    left_ms: int = 0
+
+
+def inspection_of(
+    name: str, answers: Sequence[Sequence[Any]], enough: int, limit: int
+) -> Inspection:
+    """Who holds a name, by a majority, and who waits for it, as far as any node knows."""
+    nodes = [_Seen(*answer) for answer in answers]
+    holders = _holders(nodes, enough)
+    dirty, clean = max(node.dirty for node in nodes), max(node.clean for node in nodes)
+    if not holders:  # what nobody has, and nobody has given back, was left behind
+        dirty = max([dirty, *(node.fence for node in nodes if node.open and node.id is None)])
+    return Inspection(
+        name,
+        holders,
+        _waiters(nodes)[:limit],
+        max(node.waiting for node in nodes),
+        max(node.fence for node in nodes),
+        dirty > clean,
+    )
+
+
+def _holders(nodes: list[_Seen], enough: int) -> tuple[Contender, ...]:
+    votes: dict[bytes, list[_Seen]] = {}
+    for node in nodes:
+        if node.id is not None:
+            votes.setdefault(node.id, []).append(node)
+    return tuple(
+        Contender(
+            Owner.unpack(seen[0].owner.decode()),
+            max(one.fence for one in seen),
+            max(one.since_ms for one in seen) / 1000,
+            sorted((one.left_ms for one in seen), reverse=True)[enough - 1] / 1000,
+        )
+        for seen in votes.values()
+        if len(seen) >= enough
+    )
+
+
+def _waiters(nodes: list[_Seen]) -> tuple[Contender, ...]:
+    """They have no fence yet, and nothing of theirs expires: they only asked to be woken."""
+    since: dict[bytes, tuple[int, str]] = {}
+    for node in nodes:
+        for words, ms in zip(node.waiters[::2], node.waiters[1::2], strict=True):
+            _, id, owner = words.split(b" ", 2)
+            since[id] = max(since.get(id, (0, "")), (ms, owner.decode()))
+    return tuple(
+        Contender(Owner.unpack(owner), 0, ms / 1000, math.inf)
+        for ms, owner in sorted(since.values(), reverse=True)
+    )

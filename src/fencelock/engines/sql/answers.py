@@ -1,0 +1,44 @@
+"""How a database's answers are read; all of them are lines of words, whatever the database."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from fencelock.core.ticket import Contender, Inspection, Owner, Place, Share, Standing
+
+_PLACES = tuple(Place)
+
+
+def standing_of(words: str) -> Standing:
+    """From "PLACE FENCE ABANDONED RECHECK_US"."""
+    place, fence, abandoned, recheck_us = words.split()
+    return Standing(_PLACES[int(place)], int(fence), abandoned == "1", int(recheck_us) / 1e6)
+
+
+def lines_of(answers: Sequence[str]) -> list[str]:
+    """The lines of an answer, of which a database may put many into one row."""
+    return [line for answer in answers for line in answer.splitlines()]
+
+
+def inspection_of(name: str, lines: Sequence[str]) -> Inspection:
+    """From "NEWEST ABANDONED HOLDERS WAITING" and a line for each ticket, the holders first."""
+    newest, abandoned, holders, waiting = (int(word) for word in lines[0].split())
+    contenders = tuple(_contender(line) for line in lines[1:])
+    return Inspection(
+        name, contenders[:holders], contenders[holders:], waiting, newest, abandoned == 1
+    )
+
+
+def _contender(line: str) -> Contender:
+    """From "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER"; -1: it does not expire."""
+    numbers, group, owner = line.split("\t", 2)
+    fence, since_us, expires_us, weight, permits = (int(word) for word in numbers.split())
+    expires = math.inf if expires_us == -1 else expires_us / 1e6
+    share = Share(group, weight, permits)
+    return Contender(Owner.unpack(owner), fence, since_us / 1e6, expires, share)
+
+
+def us(seconds: float) -> str:
+    """Seconds as a database's functions want them."""
+    return str(int(seconds * 1_000_000))

@@ -1,0 +1,27 @@
+"""TLS, for the engines whose connections are ours: what their URLs may say about it."""
+
+from __future__ import annotations
+
+import ssl
+
+from fencelock.core.url import Url
+
+TLS_OPTIONS = ("ca", "cert", "key", "verify")
+
+
+def tls_of(url: Url) -> ssl.SSLContext:
+    """Whom to trust, and who we are."""
+    if url.options.get("verify", "yes") not in ("yes", "no"):
+        raise ValueError(f"{url}: option verify must be yes or no")
+    if "key" in url.options and "cert" not in url.options:
+        raise ValueError(f"{url}: option key needs the option cert: the certificate it belongs to")
+    try:
+        context = ssl.create_default_context(cafile=url.options.get("ca"))
+        if "cert" in url.options:
+            context.load_cert_chain(url.options["cert"], url.options.get("key"))
+    except OSError as error:
+        raise ValueError(f"{url}: can't read the certificate files: {error}") from error
+    if url.options.get("verify") == "no":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,385 @@
+"""Locks: one holder at a time, or several that share, in order of arrival."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from fencelock.core.durations import check_timeout
+from fencelock.core.errors import EngineError, LockTimeout, StaleFence, Unsupported, WouldDeadlock
+from fencelock.core.functions import is_async
+from fencelock.core.ticket import ALONE, READING, Owner, Share, Ticket
+from fencelock.io.blocking import run
+from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.kept import WITHDRAWN, Kept
+from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
+from fencelock.primitives.permits import compare_permits, disagreement
+from fencelock.primitives.waiting import LEAST_TIMEOUT, new_id, obtain
+
+if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
+    from fencelock.guards.stamp import AsyncBarrier, Barrier
+
+log = logging.getLogger("fencelock")
+
+L = TypeVar("L", bound=BaseLease)
+Undo = Kept | Callable[[], None]
+"""A ticket to give up, or whatever else undoes it."""
+
+
+class _Default:
+    """Stands for "as given to lock()": None already means "wait for ever"."""
+
+    def __repr__(self) -> str:
+        return "<as given to lock()>"
+
+
+DEFAULT = _Default()
+
+
+class BaseLock(Generic[L]):
+    """What a lock is, in both worlds: a recipe for leases. It holds nothing itself."""
+
+    _on_lost_words: ClassVar[tuple[str, ...]] = ()
+    _awaits_guard: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        name: str,
+        ttl: float,
+        timeout: float | None,
+        owner: Owner,
+        reentrant: bool,
+        on_lost: Callable[[L], Any] | Literal["cancel"] | None,
+        guard: Barrier | AsyncBarrier | None = None,
+        share: Share = ALONE,
+    ) -> None:
+        self._open: list[L] = []
+        """The leases of the `with` blocks that are open now, of all who share this object."""
+        self._timeout = math.inf if timeout is None else check_timeout(timeout)
+        if on_lost is not None:
+            self._check_on_lost(on_lost)
+        if guard is not None:
+            _check_guard(guard, self._awaits_guard)
+        self._plain = on_lost is None and guard is None
+        """Whether a lease is done with as soon as it is held, as most are."""
+        self.name = name
+        self._share = share
+        self._guard: Any = guard
+        self._keeper = keeper
+        self._ttl = ttl
+        self._owner = owner
+        self._reentrant = reentrant
+        self._on_lost = on_lost
+        # Without a reference to this object, which must end as soon as nobody has it: see __del__.
+        self._attend = compare_permits(keeper.engine, name, share) if share.permits > 1 else None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    def _check_on_lost(self, on_lost: object) -> None:
+        if is_async(on_lost):
+            raise TypeError("on_lost must be a plain function: nobody would await a coroutine")
+        if not (callable(on_lost) or on_lost in self._on_lost_words):
+            raise TypeError(
+                "on_lost must be a function that takes the lease, or with asyncio 'cancel', "
+                f"not {on_lost!r}"
+            )
+
+    def _limit(self, timeout: float | _Default | None) -> float:
+        return self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
+
+    def _ticket(self, undo: list[Undo], *, waits: bool) -> Kept:
+        """A new ticket, or the one with which the caller already holds the lock, if it may once more.
+
+        `undo` learns how to undo all that comes of it, if the caller can't have it.
+        """
+        keeper, io = self._keeper, self._keeper.io
+        io.verify()
+        if keeper.closing:
+            keeper.verify()
+        caller = io.caller()
+        held = keeper.mine.get((self.name, caller))
+        if held is not None and keeper.is_good(held):
+            if self._reentrant and held.ticket.share in (ALONE, self._share):
+                undo.append(partial(setattr, held, "depth", held.depth))
+                held.depth += 1
+                return held
+            if waits:
+                self._refuse_to_wait_for(held.ticket.share)
+        return self._new(caller, undo)
+
+    async def _join(
+        self, caller: object, timeout: float, undo: list[Undo], *, floor: int = 0
+    ) -> Kept | None:
+        kept = self._new(caller, undo, floor)
+        return kept if await obtain(self._keeper, kept, timeout, self._attend) else None
+
+    def _new(self, caller: object, undo: list[Undo], floor: int = 0) -> Kept:
+        """A ticket of which nobody has heard yet."""
+        ticket = (self.name, new_id(), self._ttl, self._owner, self._share, floor)
+        # Past the constructor of named tuples, which is written in Python.
+        kept = Kept(tuple.__new__(Ticket, ticket), caller)
+        undo.append(kept)
+        return kept
+
+    def _refuse_to_wait_for(self, held: Share) -> None:
+        """Raise, for the caller has it itself; but of a semaphore one may take several permits."""
+        if self._share.permits > 1 and held.group == self._share.group:
+            return
+        if held == READING and self._share == ALONE:
+            raise WouldDeadlock(
+                f"this very thread or task reads {self.name!r}, and a reader can't turn writer: two that "
+                "try it wait for each other for ever. Release the read lease first, or begin with "
+                "write() and use lease.downgrade() when the writing is done",
+                name=self.name,
+            )
+        raise WouldDeadlock(
+            f"{self.name!r} is already held by this very thread or task, so waiting for it would "
+            "never end: pass the lease along, or use reentrant=True",
+            name=self.name,
+        )
+
+    async def _heal(self, lease: L, stale: StaleFence, timeout: float, undo: list[Undo]) -> Kept:
+        """Take the lock again, above the newest fence that the storage has seen.
+
+        We hold the lock, so nobody can have a newer fence unless the engine has forgotten its count.
+        """
+        lease.check()
+        if stale.newest < lease.fence:
+            raise stale
+        if not self._keeper.engine.traits.lifting:
+            stale.add_note(
+                "The lock is held, so the engine has forgotten fences that it gave before, and it "
+                "numbers by itself: see its page on what to do after a backup was restored."
+            )
+            raise stale
+        log.warning(
+            "the engine gave fence %d for %r, and the storage has seen %d: taking it again above that",
+            lease.fence,
+            self.name,
+            stale.newest,
+        )
+        await lease._release()
+        kept = await self._join(lease._kept.caller, timeout, undo, floor=stale.newest)
+        if kept is None:
+            raise await self._timed_out(timeout)
+        return kept
+
+    def _watched(self, lease: L) -> L:
+        if callable(self._on_lost) and lease._kept.depth == 1:
+            callback = self._on_lost
+            lease._kept.on_lost = [lambda: callback(lease)]
+        return lease
+
+    def _wants_barrier(self, lease: L) -> bool:
+        """Whether older holders are to be kept out of the storage now: not again when re-entering."""
+        return self._guard is not None and lease._kept.depth == 1
+
+    async def _timed_out(self, timeout: float) -> LockTimeout:
+        """The error to raise; says who holds the lock, if the engine still answers."""
+        waited = (
+            f"could not get {self.name!r} within {timeout:g} s"
+            if timeout
+            else f"{self.name!r} is not free"
+        )
+        try:
+            seen = await self._keeper.engine.inspect(self.name, limit=0, timeout=LEAST_TIMEOUT)
+        except EngineError:
+            return LockTimeout(waited, name=self.name)
+        if not seen.holders:
+            return LockTimeout(f"{waited}: it changed hands in the meantime", name=self.name)
+        holder, *others = seen.holders
+        more = f" and {len(others)} more" if others else ""
+        ahead = f", {seen.waiting} waiting" if seen.waiting else ""
+        return LockTimeout(
+            f"{waited}: held by {holder.owner}{more} for {holder.since:.1f} s "
+            f"(fence {holder.fence}{ahead}){disagreement(self._share, seen)}",
+            name=self.name,
+            holder=holder,
+        )
+
+    def _innermost(self) -> L:
+        """The lease whose `with` block ends now."""
+        # Two tasks that share one lock object must not end each other's lease.
+        caller = self._keeper.io.caller()
+        for lease in reversed(self._open):
+            if lease._kept.caller == caller:
+                return lease
+        # Entered in another thread or task. Of several only the newest can still be good.
+        every = list(self._open)
+        if not every:
+            raise RuntimeError(f"the with block of {self!r} was left but never entered")
+        return max(every, key=lambda lease: lease.fence)
+
+    def _exited(self, lease: L) -> None:
+        if lease in self._open:
+            self._open.remove(lease)
+
+
+class Lock(BaseLock[Lease]):
+    """A lock on a name. Reusable, and safe to share between threads."""
+
+    # A thread can be interrupted (Ctrl-C) between any two steps, so what was taken is undone in the
+    # outermost frame: there is no step at which nobody feels responsible for it.
+
+    def acquire(self, timeout: float | _Default | None = DEFAULT) -> Lease:
+        """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
+        limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
+        undo: list[Undo] = []
+        try:
+            return self._acquired(limit, undo)
+        except BaseException:
+            undo_all(self._keeper, undo)
+            raise
+
+    def try_acquire(self) -> Lease | None:
+        """Hold the lock if it is free at this moment, else None. Never waits."""
+        undo: list[Undo] = []
+        try:
+            kept = self._ticket(undo, waits=False)
+            if not kept.admitted and not run(obtain(self._keeper, kept, 0.0)):
+                return None
+            return self._lease(kept, 0.0, undo)
+        except LockTimeout:  # it had to be taken again, and somebody was there first
+            return None
+        except BaseException:
+            undo_all(self._keeper, undo)
+            raise
+
+    def __enter__(self) -> Lease:
+        undo: list[Undo] = []
+        lease: Lease | None = None
+        try:
+            lease = self._acquired(self._timeout, undo)
+            self._open.append(lease)
+            return lease
+        except BaseException:
+            if lease is not None:
+                self._exited(lease)
+            undo_all(self._keeper, undo)
+            raise
+
+    def _acquired(self, limit: float, undo: list[Undo]) -> Lease:
+        kept = self._ticket(undo, waits=True)
+        if not kept.admitted and not run(obtain(self._keeper, kept, limit, self._attend)):
+            raise run(self._timed_out(limit))
+        return Lease(self._keeper, kept) if self._plain else self._lease(kept, limit, undo)
+
+    def _lease(self, kept: Kept, limit: float, undo: list[Undo]) -> Lease:
+        lease = self._watched(Lease(self._keeper, kept))
+        if self._wants_barrier(lease):
+            try:
+                self._guard.raise_fence(lease)
+            except StaleFence as stale:
+                kept = run(self._heal(lease, stale, limit, undo))
+                lease = self._watched(Lease(self._keeper, kept))
+                self._guard.raise_fence(lease)
+            lease.check()  # it may have taken long
+        return lease
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        lease: Lease | None = None
+        try:
+            lease = self._open[0] if len(self._open) == 1 else self._innermost()
+            lease._end(error)
+        except BaseException:
+            lease = lease or self._innermost()
+            lease._give_up()
+            raise
+        finally:
+            if lease is not None:
+                self._exited(lease)
+
+    def __del__(self) -> None:
+        # A block that was entered and can't be left any more: it was interrupted in the very moment
+        # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex:
+        # the keeper gives these up when it comes by to renew them.
+        for lease in self._open:
+            self._keeper.errands.append(lease._give_up)
+
+
+class AsyncLock(BaseLock[AsyncLease]):
+    """A lock on a name. Reusable, and safe to share between tasks."""
+
+    _on_lost_words = ("cancel",)
+    _awaits_guard = True
+
+    async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
+        """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
+        limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
+        kept = self._ticket([], waits=True)
+        if not kept.admitted and not await obtain(self._keeper, kept, limit, self._attend):
+            raise await self._timed_out(limit)
+        if self._plain:
+            return AsyncLease(self._keeper, kept)
+        return await self._barred(self._lease(kept), limit)
+
+    async def try_acquire(self) -> AsyncLease | None:
+        """Hold the lock if it is free at this moment, else None. Never waits."""
+        kept = self._ticket([], waits=False)
+        try:
+            if not kept.admitted and not await obtain(self._keeper, kept, 0.0):
+                return None
+            return await self._barred(self._lease(kept), 0.0)
+        except LockTimeout:  # it had to be taken again, and somebody was there first
+            return None
+
+    async def _barred(self, lease: AsyncLease, limit: float) -> AsyncLease:
+        if self._wants_barrier(lease):
+            try:
+                try:
+                    await self._guard.raise_fence(lease)
+                except StaleFence as stale:
+                    kept = await self._heal(lease, stale, limit, [])
+                    lease = self._lease(kept)
+                    await self._guard.raise_fence(lease)
+                lease.check()  # it may have taken long
+            except BaseException:
+                self._keeper.give_up(lease._kept, WITHDRAWN)
+                raise
+        return lease
+
+    async def __aenter__(self) -> AsyncLease:
+        lease = await self.acquire()
+        self._open.append(lease)
+        return lease if self._plain else await lease.__aenter__()
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        lease = self._open[0] if len(self._open) == 1 else self._innermost()
+        try:
+            await (lease._end(error) if self._plain else lease.__aexit__(kind, error, trace))
+        finally:
+            self._exited(lease)
+
+    def _lease(self, kept: Kept) -> AsyncLease:
+        lease = self._watched(AsyncLease(self._keeper, kept))
+        lease._cancels = self._on_lost == "cancel" and kept.depth == 1
+        return lease
+
+
+def _check_guard(guard: Any, awaits: bool) -> None:
+    act = getattr(guard, "raise_fence", None)
+    if not callable(act):
+        raise TypeError(f"a guard must have raise_fence(lease), but {guard!r} has none")
+    if is_async(act) is not awaits:
+        kind, other = ("AsyncClient", "Async…") if awaits else ("Client", "plain")
+        raise TypeError(f"{type(guard).__name__} is not for {kind}: use the {other} guard")
+    if not getattr(guard, "acts_alone", True):
+        raise Unsupported(
+            "this guard can't raise the fence by itself: one for SQL needs open=…, one for Redis or "
+            "an object store keys=…"
+        )
+
+
+def undo_all(keeper: Keeper, undo: list[Undo]) -> None:
+    """Undo what was done, the last thing first."""
+    while undo:
+        last = undo.pop()
+        if isinstance(last, Kept):
+            keeper.give_up(last, WITHDRAWN)
+        else:
+            last()

@@ -1,0 +1,209 @@
+"""Transactions: several locks, taken step by step, without deadlock.
+
+Whoever would wait in a circle gives up everything and is tried again. `policies` decides who that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+from fencelock.core.backoff import Backoff
+from fencelock.core.deadlock import Stamp
+from fencelock.core.durations import check_patience, check_timeout
+from fencelock.core.errors import DeadlockVictim, FencelockError, LeaseLost
+from fencelock.core.functions import is_async
+from fencelock.io.blocking import run
+from fencelock.primitives.cycles import Detect
+from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
+from fencelock.primitives.lock import BaseLock, Undo, undo_all
+from fencelock.primitives.policies import Ordered, Policy, Timeout, WaitDie, choose
+from fencelock.primitives.waiting import new_id, obtain
+from fencelock.primitives.wounds import WoundWait
+
+L = TypeVar("L", bound=BaseLease)
+T = TypeVar("T")
+
+
+_KINDS: dict[str, type[Policy]] = {
+    "wait-die": WaitDie,
+    "wound-wait": WoundWait,
+    "timeout": Timeout,
+    "ordered": Ordered,
+    "detect": Detect,
+}
+
+
+class BaseTransaction(Generic[L]):
+    """What a transaction is, in both worlds."""
+
+    _lease: type[L]
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        make: Callable[[str, str], BaseLock[L]],
+        *,
+        policy: str,
+        timeout: float | None,
+        attempts: int,
+        patience: float,
+    ) -> None:
+        if type(attempts) is not int or attempts < 1:
+            raise ValueError(f"attempts must be a whole number, one or more, not {attempts!r}")
+        self._keeper = keeper
+        self._make = make
+        self._timeout = check_timeout(timeout)
+        self._most = attempts
+        self.patience = check_patience(patience)
+        self.attempts = 1
+        """How often it was tried."""
+        self.id = new_id()[:16]
+        self.age = 0
+        """The fence of the first ticket it ever had; the lower, the older. 0: it has had none."""
+        self._leases: dict[str, L] = {}
+        self._until: float | None = None
+        self._backoff = Backoff(0.01, 1.0, keeper.io.random)
+        self._policy = choose(policy, self, keeper, _KINDS)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}, attempt {self.attempts}: {list(self._leases)}>"
+
+    @property
+    def stamp(self) -> Stamp:
+        """What the others know of this attempt."""
+        return Stamp(self.id, self.attempts, self.age)
+
+    @property
+    def names(self) -> list[str]:
+        """What it holds now, in the order in which it was taken."""
+        return list(self._leases)
+
+    async def _take(self, name: str, undo: list[Undo]) -> L:
+        """Hold one more lock until the end of the transaction."""
+        lock = self._make(name, self.stamp.note())
+        if lock.name in self._leases:
+            return self._leases[lock.name]
+        keeper = self._keeper
+        keeper.verify()
+        self._policy.allow(lock.name, self.names)
+        caller = keeper.io.caller()
+        if (held := keeper.held_by(lock.name, caller)) is not None:
+            lock._refuse_to_wait_for(held.ticket.share)
+        kept = lock._new(caller, undo)
+        left = self._left(keeper.io.now())
+        try:
+            patience = self._policy.patience(left)
+            if not await obtain(keeper, kept, patience, self._policy.attend):
+                raise self._policy.impatient(await lock._timed_out(patience), patience < left)
+        finally:
+            if not self.age:
+                self.age = kept.fence
+            await self._policy.settle()
+        lease = self._leases[lock.name] = self._lease(keeper, kept)
+        return lease
+
+    def _left(self, now: float) -> float:
+        if self._until is None:
+            self._until = now + self._timeout
+        return max(0.0, self._until - now)
+
+    async def _finish(self, error: BaseException | None = None) -> None:
+        """Give everything back, the last first; a loss is raised unless there is an error already."""
+        lost: LeaseLost | None = None
+        for lease in reversed(list(self._leases.values())):
+            try:
+                try:
+                    await lease._release()
+                except FencelockError as failure:
+                    lease._ended(error, failure)
+            except LeaseLost as failure:
+                lost = lost or failure
+        self._leases.clear()
+        if lost is not None:
+            raise lost
+
+    async def _again(self, victim: DeadlockVictim) -> None:
+        """After it has given up everything: wait a moment, and be as old as before."""
+        if self.attempts >= self._most:
+            victim.add_note(f"That was attempt {self.attempts}, and the last one.")
+            raise victim
+        io = self._keeper.io
+        pause = self._backoff.next()
+        if pause >= self._left(io.now()):
+            raise victim
+        self.attempts += 1
+        await io.event().wait(pause)
+
+    def _check_idle(self) -> None:
+        if self._leases:
+            raise FencelockError("this transaction is under way: make one for each piece of work")
+
+
+class Transaction(BaseTransaction[Lease]):
+    """Locks that are taken one after the other and given back together."""
+
+    _lease = Lease
+
+    def lock(self, name: str) -> Lease:
+        """Hold a lock until the end of the transaction; `DeadlockVictim` if it has to be given up."""
+        undo: list[Undo] = []
+        try:
+            return run(self._take(name, undo))
+        except BaseException:
+            undo_all(self._keeper, undo)
+            raise
+
+    def run(self, work: Callable[[Transaction], T]) -> T:
+        """Do the work in this transaction, again from the beginning each time it has to give way."""
+        if is_async(work):
+            raise TypeError("a coroutine function needs the transaction of an AsyncClient")
+        self._check_idle()
+        while True:
+            try:
+                with self:
+                    return work(self)
+            except DeadlockVictim as victim:
+                if victim.transaction != self.id:
+                    raise
+                run(self._again(victim))
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        run(self._finish(error))
+
+
+class AsyncTransaction(BaseTransaction[AsyncLease]):
+    """Locks that are taken one after the other and given back together."""
+
+    _lease = AsyncLease
+
+    async def lock(self, name: str) -> AsyncLease:
+        """Hold a lock until the end of the transaction; `DeadlockVictim` if it has to be given up."""
+        undo: list[Undo] = []
+        try:
+            return await self._take(name, undo)
+        except BaseException:
+            undo_all(self._keeper, undo)
+            raise
+
+    async def run(self, work: Callable[[AsyncTransaction], Awaitable[T]]) -> T:
+        """Do the work in this transaction, again from the beginning each time it has to give way."""
+        self._check_idle()
+        while True:
+            try:
+                async with self:
+                    return await work(self)
+            except DeadlockVictim as victim:
+                if victim.transaction != self.id:
+                    raise
+                await self._again(victim)
+
+    async def __aenter__(self) -> AsyncTransaction:
+        return self
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        await self._finish(error)

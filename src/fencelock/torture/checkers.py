@@ -1,0 +1,278 @@
+"""The invariants: what must be true of every run, whatever the network and the clocks did.
+
+None of them says that two processes never both *think* they hold a lock after an engine has lost
+its memory: no system can promise that. What must hold then is that no stale write is accepted.
+Each checker yields a sentence per violation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from fencelock.primitives.keeper import RENEW_AT
+from fencelock.primitives.kept import EVICTED
+from fencelock.primitives.sweeper import REQUEST_TIMEOUT
+from fencelock.primitives.waiting import LEAST_TIMEOUT
+from fencelock.torture.history import Attempt, Grant, History, Place
+from fencelock.torture.storage import GuardedCounters
+
+_EXACT = 1e-6
+"""Room for rounding, nothing else."""
+_PROMPT = 0.01
+"""What happens "at once" may take a few steps of the process."""
+_HANDOFF = 0.05
+"""From one who begins to release to the next one who holds, when nothing is lost."""
+_CLEANUP = 0.5
+"""How soon nothing is left of an attempt that is over, beyond a quarter of its ttl."""
+
+Checker = Callable[[History, GuardedCounters], Iterator[str]]
+
+
+def no_stale_write(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """A store that checks fences never accepts a write that is older than one it has accepted."""
+    newest: dict[str, tuple[int, str]] = {}
+    for write in counters.writes:
+        if not write.accepted:
+            continue
+        fence, id = newest.get(write.name, (0, ""))
+        if write.fence < fence or (write.fence == fence and write.id != id):
+            yield f"{write.name}: a write with fence {write.fence} was accepted after {fence}"
+        newest[write.name] = write.fence, write.id
+
+
+def no_lost_update(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """Read, add one, write: every accepted write adds to the very value that it replaced."""
+    accepted: Counter[str] = Counter()
+    for write in counters.writes:
+        if write.accepted:
+            accepted[write.name] += 1
+            if write.value != write.replaced + 1:
+                yield (
+                    f"{write.name}: {write.replaced} was replaced by {write.value} "
+                    f"(fence {write.fence}), so an update is lost"
+                )
+    for name in history.names:
+        total, acknowledged = counters.value(name), history.counts[f"acknowledged {name}"]
+        if not acknowledged <= total == accepted[name]:
+            yield f"{name}: counts to {total} after {acknowledged} acknowledged increments"
+
+
+def fences_grow(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """Fences strictly grow in the order of admission, also when the engine lost its memory."""
+    newest: dict[str, int] = {}
+    for place in history.admissions:
+        if place.fence <= newest.get(place.name, 0):
+            yield f"{place.name}: fence {place.fence} was admitted after {newest[place.name]}"
+        newest[place.name] = max(place.fence, newest.get(place.name, 0))
+    held: dict[str, Grant] = {}
+    for grant in history.grants:
+        name = grant.attempt.name
+        before = held.get(name)
+        if before is not None and grant.fence <= before.fence:
+            # A waiter that was admitted can learn of it after a wipe has let another one in.
+            late = history.forgot(name, grant.attempt.started, grant.granted)
+            if grant.fence == before.fence or not late:
+                yield f"{name}: {grant} was granted after {before}"
+        held[name] = grant
+
+
+def one_believer(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """Whoever believes to hold does hold: until then the engine admits nobody else.
+
+    This needs no guard, but clocks within their drift, and an engine that forgets nothing.
+    """
+    admitted = {(place.name, place.fence): place.admitted for place in history.admissions}
+    for name in history.names:
+        grants = [grant for grant in history.grants if grant.attempt.name == name]
+        for earlier in grants:
+            for later in grants:
+                moment = admitted.get((name, later.fence), later.granted)
+                if earlier.fence >= later.fence or earlier.believed <= moment + _EXACT:
+                    continue
+                if not history.forgot(name, earlier.attempt.started, moment):
+                    yield (
+                        f"{name}: {earlier} believed to hold for "
+                        f"{earlier.believed - moment:.4f} s after {later} was admitted"
+                    )
+
+
+def first_come_first_served(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """Nobody who stays in the queue is overtaken."""
+    for place in history.admissions:
+        for other in history.places:
+            if (
+                other.name == place.name
+                and other.joined < place.joined
+                and other.admitted > place.admitted
+                and other.left > place.admitted + _EXACT
+            ):
+                yield f"{place.name}: {place.label} was admitted before {other.label}, who had come first"
+
+
+def loss_is_noticed(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """A lease that is not renewed is lost at its deadline and not later, and its holder is told."""
+    for grant in history.grants:
+        for oddity in sorted(set(grant.oddities)):
+            yield f"{grant} {oddity}"
+        awake = history.awake_at(grant.attempt.io.name, grant.believed_until, _PROMPT)
+        due = awake + _PROMPT
+        if awake > grant.believed_until:
+            # It may have been stopped while it sent a renewal, and then wait for the answer first;
+            # check() does not.
+            due += grant.lease.ttl * RENEW_AT
+        if min(grant.closed, grant.told) > due and due < history.ended_at:
+            late = min(grant.closed, grant.told) - grant.believed_until
+            yield f"{grant} was told {late:.4f} s after its deadline that it is lost"
+
+
+def no_loss_without_cause(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """A lease is not lost unless the engine forgot it or could not be reached in time."""
+    for grant in history.grants:
+        if grant.told > grant.closed or grant.told == math.inf:
+            continue
+        name = grant.attempt.name
+        if grant.reason == EVICTED and not history.forgot(name, grant.attempt.started, grant.told):
+            yield f"{grant} was told that the engine has forgotten it, which is not so"
+        elif grant.reason != EVICTED and grant.granted > history.settled_at:
+            yield f"{grant} was lost although nothing was wrong: {grant.reason}"
+
+
+def nothing_leaked(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """Nothing is left of an attempt that is over, and nobody who still waits is forgotten."""
+    yield from history.leftovers
+    for place in history.places:
+        attempt = history.attempts[place.label]
+        if place.by != "entered":
+            yield f"{place.name}: {attempt.label} was put into the queue although it did not ask"
+        if attempt.io.name in history.crashes:
+            continue
+        # Without faults a ticket stays exactly as long as it is wanted.
+        gone = min(place.left, place.expires)
+        closed = history.closed.get(attempt.io.name, math.inf)
+        # What was under way or lost when its client closed can't be taken back by anyone.
+        stray = closed < history.settled_at or (closed < math.inf and place.joined > attempt.ended)
+        if attempt.ended < math.inf and not stray and not place.again:
+            wanted_until = max(attempt.ended, history.settled_at, place.joined)
+            allowed = min(wanted_until + attempt.ttl / 4 + _CLEANUP, closed)
+            if gone > allowed:
+                yield f"{place.name}: {attempt.label} stayed in the queue after it was over"
+        elapsed = place.left - history.settled_at
+        if place.cause == "expired" and elapsed > attempt.ttl and attempt.ended > place.left:
+            yield f"{place.name}: {attempt.label} was forgotten while it was still wanted"
+
+
+def progress(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """When the faults have stopped, everyone alive gets the lock within ttl + a bit."""
+    attempts = history.attempts.values()
+    longest = max((attempt.ttl for attempt in attempts), default=0.0)
+    veterans = [attempt for attempt in attempts if attempt.started < history.calm_at]
+    ends = [attempt.ended for attempt in veterans if attempt.ended < math.inf]
+    aftermath = max([history.settled_at + longest, *ends])
+    for attempt in attempts:
+        if attempt.io.name in history.crashes:
+            continue
+        if attempt.outcome == "unfinished":
+            yield f"{attempt.name}: {attempt.label} of {attempt.io.name} never ended"
+            continue
+        if attempt.last and attempt.outcome not in ("done", "lost", "closed"):
+            yield f"{attempt.name}: {attempt.label} did not get the lock but {attempt.outcome}"
+        if attempt.outcome == "engine error" and attempt.started > history.settled_at:
+            yield f"{attempt.name}: {attempt.label} met an engine error although nothing was wrong"
+        if attempt.outcome in ("cancelled", "closed"):
+            continue
+        waited, handoffs = _idle_wait(history, attempt)
+        bound = handoffs * _HANDOFF
+        if any(
+            place.name == attempt.name and history.attempts[place.label].ended < place.joined
+            for place in history.places
+        ):
+            bound += longest  # somebody's last words, which ended with their ttl
+        if attempt.started < aftermath:
+            # What is left of the faults: requests that hang, tickets of the dead, and waiters whose
+            # wake-up will never come because the engine forgot where to send it.
+            bound += longest + history.settled_at - history.calm_at
+        if waited > bound:
+            yield (
+                f"{attempt.name}: {attempt.label} of {attempt.io.name} waited {waited:.3f} s "
+                "although nobody held the lock"
+            )
+
+
+def _idle_wait(history: History, attempt: Attempt) -> tuple[float, int]:
+    """How long an attempt waited, after the faults, while nobody held; and how many held meanwhile."""
+    cursor = max(attempt.started, history.calm_at)
+    idle, handoffs = 0.0, 1
+    for grant in history.grants:
+        if grant.attempt.name != attempt.name or grant.granted >= attempt.got:
+            continue
+        if grant.closed > cursor:
+            idle += max(0.0, grant.granted - cursor)
+            cursor = max(cursor, min(grant.closed, attempt.got))
+            handoffs += 1
+    return idle + max(0.0, attempt.got - cursor), handoffs
+
+
+def within_budget(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """A timeout is the whole of the wait, and an engine that is frozen is reported soon."""
+    joined = {place.label for place in history.places}
+    for attempt in history.attempts.values():
+        if attempt.outcome in ("cancelled", "closed", "unfinished"):
+            continue
+        budget = attempt.timeout
+        if attempt.outcome == "engine error" and attempt.label not in joined:
+            budget = min(budget, REQUEST_TIMEOUT)
+        if attempt.timeout == 0.0:
+            budget = REQUEST_TIMEOUT  # one request, but a true answer
+        # The last look, the clean-up and the question who holds it may all hang.
+        allowed = _HANDOFF if attempt.started > history.settled_at else 3 * LEAST_TIMEOUT
+        allowed += sum(end - start for start, end in history.pauses.get(attempt.io.name, ()))
+        over = attempt.got - attempt.started - budget / attempt.io.rate - allowed
+        if over > _PROMPT:
+            yield f"{attempt.name}: {attempt.label} overran its timeout by {over:.3f} s"
+
+
+def abandonment_is_told(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """A lease says that it was abandoned if the last one who held did not release, and only then."""
+    expected: dict[tuple[str, int], bool] = {}
+    previous: dict[str, Place] = {}
+    for place in history.admissions:
+        before = previous.get(place.name)
+        abandoned = before is not None and before.cause in ("expired", "evicted", "lost")
+        if before is not None and before.cause == "withdrawn":  # it did not work: nothing changed
+            abandoned = expected[place.name, before.fence]
+        if before is not None and any(
+            before.left <= wipe <= place.admitted for wipe in history.wipes
+        ):
+            abandoned = False  # the engine has forgotten how it ended
+        expected[place.name, place.fence] = abandoned
+        previous[place.name] = place
+    for grant in history.grants:
+        told = expected.get((grant.attempt.name, grant.fence), grant.abandoned)
+        if grant.abandoned != told:
+            yield f"{grant} was told abandoned={grant.abandoned}, which is wrong"
+
+
+CHECKERS: tuple[Checker, ...] = (
+    no_stale_write,
+    no_lost_update,
+    fences_grow,
+    one_believer,
+    first_come_first_served,
+    loss_is_noticed,
+    no_loss_without_cause,
+    nothing_leaked,
+    progress,
+    within_budget,
+    abandonment_is_told,
+)
+
+
+def violations(history: History, counters: GuardedCounters) -> list[str]:
+    """Everything that went wrong in a run, each with the name of the invariant that it breaks."""
+    return [
+        f"{checker.__name__}: {violation}"
+        for checker in CHECKERS
+        for violation in checker(history, counters)
+    ]

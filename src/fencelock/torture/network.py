@@ -1,0 +1,318 @@
+"""A server and the bad network in front of it: the memory engine as seen through a broken cable."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from fencelock.core.errors import EngineError
+from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
+from fencelock.engines.contract import Engine
+from fencelock.engines.memory import MemoryEngine, MemoryStore
+from fencelock.io.blocking import run
+from fencelock.io.contract import Event
+from fencelock.io.simulated import SimulatedIO, World
+
+T = TypeVar("T")
+
+Deed = Callable[[], T]
+"""What a request does when it reaches the server; it may be done twice, late or never."""
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How bad the network is. Probabilities per message; times in seconds."""
+
+    delay: float = 0.001
+    """A message's usual time under way; each one differs."""
+    lost_requests: float = 0.0
+    lost_replies: float = 0.0
+    """The request was carried out, the sender never hears of it."""
+    duplicates: float = 0.0
+    """The request is carried out once more, later: also after requests that were sent after it."""
+    late: float = 0.0
+    lateness: float = 0.0
+    """A late message comes up to this much later, so perhaps after its sender has given up."""
+    lost_pushes: float = 0.0
+
+
+CALM = Faults()
+
+
+class Server:
+    """What the clients talk to: a memory engine that can stop, come back, and forget."""
+
+    def __init__(self, world: World) -> None:
+        self.io = world.process("server", rate=1.0)
+        self.store = MemoryStore()
+        self.engine = MemoryEngine(self.store, self.io)
+        self.up = True
+        self.again = False
+        """Whether the request that is being carried out is a second copy."""
+        self.observe: Callable[[str, str], None] = lambda name, cause: None
+        """Called with a name after each change of its queue, and with what the change was."""
+
+    def enter(self, ticket: Ticket, if_free: bool, push: Event) -> Standing:
+        standing = run(self.engine.enter(ticket, if_free=if_free, timeout=0.0))
+        if standing.place is Place.WAITING:
+            self.store.parked[ticket.id] = push  # instead of one that only this process could see
+        self.observe(ticket.name, "entered")
+        return standing
+
+    def renew(self, tickets: Sequence[Ticket]) -> list[Standing | None]:
+        standings = run(self.engine.renew(tickets, timeout=0.0))
+        for name in dict.fromkeys(ticket.name for ticket in tickets):
+            self.observe(name, "renewed")
+        return standings
+
+    def leave(self, ticket: Ticket, departure: Departure) -> bool:
+        left = run(self.engine.leave(ticket, timeout=0.0, departure=departure))
+        self.store.parked.pop(ticket.id, None)
+        self.observe(ticket.name, departure.name.lower() if left else "looked")
+        return left
+
+    def evict(self, name: str) -> bool:
+        evicted = run(self.engine.evict(name, timeout=0.0))
+        self.observe(name, "evicted")
+        return evicted
+
+    def inspect(self, name: str, limit: int) -> Inspection:
+        seen = run(self.engine.inspect(name, limit=limit, timeout=0.0))
+        self.observe(name, "looked")
+        return seen
+
+    def standing(self, ticket: Ticket) -> Standing:
+        """What a wake-up can tell: read where the queue has just changed."""
+        return self.store.on(ticket.name, lambda queue: queue.standing(ticket.id, self.io.now()))
+
+    def stop(self) -> None:
+        """Go away: nothing is answered, and nobody who was parked will be woken."""
+        self.up = False
+        self.store.parked.clear()
+
+    def start(self, names: Sequence[str], *, wiped: bool) -> None:
+        """Come back, with or without memory."""
+        self.up = True
+        if wiped:
+            self.store.wipe()
+        for name in names:
+            self.observe(name, "wiped" if wiped else "looked")
+
+
+class Network:
+    """Carries messages between the processes and the server, as badly as it is told to."""
+
+    def __init__(self, world: World, server: Server) -> None:
+        self.world = world
+        self.server = server
+        self.faults = CALM
+        self.counts: Counter[str] = Counter()
+        self.cut_off: set[str] = set()
+        """Processes that can't reach the server at the moment."""
+
+    def send(self, engine: FaultyEngine, what: str, deed: Deed[Any], reply: _Reply) -> None:
+        """Carry a request to the server and its answer back, or not."""
+        chance, faults = self.world.random.random, self.faults
+        if not self._passes(engine) or chance() < faults.lost_requests:
+            self._lose(engine, f"request {what}", reply, outcome="not applied")
+            return
+        self.world.after(self._delay(), lambda: self._deliver(engine, what, deed, reply))
+        if chance() < faults.duplicates:
+            self.counts["requests duplicated"] += 1
+            again = self._delay() + chance() * faults.lateness
+            self.world.after(again, lambda: self._deliver(engine, f"{what} again", deed, None))
+
+    def push(self, engine: FaultyEngine, ticket: Ticket) -> None:
+        """Carry a wake-up to a client."""
+        if not self._passes(engine) or self.world.random.random() < self.faults.lost_pushes:
+            self.counts["pushes lost"] += 1
+            self.world.note(engine.io.name, f"push to {ticket.owner.label} lost")
+            return
+        # Some engines can tell all in the wake-up itself, others only say: look again.
+        news = self.server.standing(ticket) if self.world.random.random() < 0.5 else None
+        self.world.after(self._delay(), lambda: engine.pushed(ticket, news))
+
+    def _passes(self, engine: FaultyEngine) -> bool:
+        return self.server.up and engine.io.name not in self.cut_off
+
+    def _delay(self) -> float:
+        random, faults = self.world.random, self.faults
+        delay = faults.delay * (0.2 + random.expovariate(1.0))
+        if faults.late and random.random() < faults.late:
+            self.counts["messages late"] += 1
+            delay += random.random() * faults.lateness
+        return delay
+
+    def _deliver(
+        self, engine: FaultyEngine, what: str, deed: Deed[Any], reply: _Reply | None
+    ) -> None:
+        if not self._passes(engine):
+            self._lose(engine, f"request {what}", reply, outcome="unknown")
+            return
+        self.server.again = reply is None
+        answer = deed()
+        self.server.again = False
+        self.world.note("server", f"{engine.io.name} {what} -> {_shown(answer)}")
+        if reply is None:
+            return
+        if self.world.random.random() < self.faults.lost_replies:
+            self._lose(engine, f"reply to {what}", reply, outcome="unknown")
+            return
+
+        def arrive() -> None:
+            if self._passes(engine):
+                reply.arrive(answer)
+            else:
+                self._lose(engine, f"reply to {what}", reply, outcome="unknown")
+
+        self.world.after(self._delay(), arrive)
+
+    def _lose(self, engine: FaultyEngine, what: str, reply: _Reply | None, *, outcome: str) -> None:
+        """A message vanishes: silently, or with a broken connection that its sender notices."""
+        self.counts["requests lost" if what.startswith("request") else "replies lost"] += 1
+        self.world.note(engine.io.name, f"{what} lost")
+        if reply is not None and self.world.random.random() < 0.4:
+            self.world.after(self._delay(), lambda: reply.fail(outcome))
+
+
+class _Reply:
+    """Where an answer is awaited."""
+
+    __slots__ = ("_error", "_event", "_value")
+
+    def __init__(self, io: SimulatedIO) -> None:
+        self._event = io.event()
+        self._value: Any = None
+        self._error = ""
+
+    def arrive(self, value: Any) -> None:
+        self._value = value
+        self._event.set()
+
+    def fail(self, outcome: str) -> None:
+        self._error = outcome
+        self._event.set()
+
+    async def get(self, what: str, timeout: float) -> Any:
+        if not await self._event.wait(timeout):
+            raise EngineError(f"{what}: no answer within {timeout:.3f} s", outcome="unknown")
+        if self._error == "not applied":
+            raise EngineError(f"{what}: connection refused", outcome="not applied")
+        if self._error:
+            raise EngineError(f"{what}: connection broke", outcome="unknown")
+        return self._value
+
+
+class FaultyEngine(Engine):
+    """One process's connection to the server, over the bad network. Otherwise the memory engine."""
+
+    traits = MemoryEngine.traits
+
+    def __init__(self, network: Network, io: SimulatedIO) -> None:
+        self.io = io
+        self.parked: dict[str, _Parked] = {}
+        self._network = network
+        self._server = network.server
+
+    async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
+        parked = self.parked[ticket.id] = _Parked(self, ticket)
+
+        def deed() -> Standing:
+            return self._server.enter(ticket, if_free, cast(Event, parked))
+
+        what = f"enter {ticket.owner.label}" + (" if free" if if_free else "")
+        standing = await self._ask(what, deed, timeout)
+        if standing.place is not Place.WAITING:
+            self.unpark(ticket)
+        return standing
+
+    async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
+        labels = " ".join(ticket.owner.label for ticket in tickets)
+        what = f"renew {labels}"
+        standings = await self._ask(what, lambda: self._server.renew(tickets), timeout)
+        # An engine of several nodes may have heard from some of them only.
+        lost, chance = self._network.faults.lost_replies, self.io.random.random
+        return [None if lost and chance() < lost else standing for standing in standings]
+
+    async def leave(
+        self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
+    ) -> bool:
+        what = f"leave {ticket.owner.label} {departure.name.lower()}"
+        return await self._ask(what, lambda: self._server.leave(ticket, departure), timeout)
+
+    async def park(self, ticket: Ticket, until: float) -> Standing | None:
+        parked = self.parked[ticket.id]
+        if not await parked.event.wait(max(0.0, until - self.io.now())):
+            return None
+        parked.event.clear()
+        if parked.broken:
+            parked.broken = False
+            raise EngineError("connection broke", outcome="not applied", name=ticket.name)
+        news, parked.news = parked.news, None
+        return news
+
+    def rouse(self, ticket: Ticket) -> None:
+        self.pushed(ticket, None)
+
+    def pushed(self, ticket: Ticket, news: Standing | None) -> None:
+        """A wake-up has arrived."""
+        parked = self.parked.get(ticket.id)
+        if parked is not None:
+            parked.news = news
+            parked.event.set()
+
+    def disconnect(self) -> None:
+        """Let everyone who is parked notice that the connection is gone."""
+        for parked in self.parked.values():
+            parked.broken = True
+            parked.event.set()
+
+    def unpark(self, ticket: Ticket) -> None:
+        self.parked.pop(ticket.id, None)
+
+    async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
+        return await self._ask("inspect", lambda: self._server.inspect(name, limit), timeout)
+
+    async def names(self, pattern: str, *, timeout: float) -> list[str]:
+        engine = self._server.engine
+        return await self._ask("names", lambda: run(engine.names(pattern, timeout=0.0)), timeout)
+
+    async def evict(self, name: str, *, timeout: float) -> bool:
+        return await self._ask(f"evict {name}", lambda: self._server.evict(name), timeout)
+
+    async def close(self) -> None:
+        pass
+
+    async def _ask(self, what: str, deed: Deed[T], timeout: float) -> T:
+        await self.io.sleep(0)  # a process may be stopped, or a task cancelled, before it sends
+        reply = _Reply(self.io)
+        self._network.send(self, what, deed, reply)
+        answer: T = await reply.get(what, timeout)
+        return answer
+
+
+class _Parked:
+    """A waiting ticket: the client's end, which sleeps, and the server's, which wakes it."""
+
+    __slots__ = ("broken", "engine", "event", "news", "ticket")
+
+    def __init__(self, engine: FaultyEngine, ticket: Ticket) -> None:
+        self.engine = engine
+        self.ticket = ticket
+        self.event = engine.io.event()
+        self.news: Standing | None = None
+        self.broken = False
+
+    def set(self) -> None:
+        """Called by the store when others' actions have admitted the ticket."""
+        self.engine._network.push(self.engine, self.ticket)
+
+
+def _shown(answer: Any) -> str:
+    if isinstance(answer, Standing):
+        return f"{answer.place.name} {answer.fence}"
+    if isinstance(answer, list):
+        return ", ".join(_shown(item) for item in answer)
+    return str(answer) if isinstance(answer, bool) else type(answer).__name__

@@ -1,0 +1,315 @@
+"""Every schedule of the fenced Redlock, for 3 nodes and 2 clients and bounded numbers of bids and faults.
+
+    python -m fencelock.torture.redlock.explore                 # all bounds; some minutes
+    python -m fencelock.torture.redlock.explore --bids 2 1      # only these
+
+It runs the real `Bid` and the reference `Node`. In every state it tries all that can happen next: a client
+begins a bid or gives one up for the next, a request arrives, arrives late or a second time, with the ttl of
+whoever has the lock there fired or not; an answer is read or never read; a node loses its memory and is
+welcomed back. So a release needs no step of its own (it does to a fence what a ttl does), nor does a loss
+(it is what never arrives, as is a refusal: it makes a bid do nothing more). Nodes are alike, so states that
+differ in their numbering are one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Verdict
+from fencelock.torture.redlock.node import Node, Trace
+from fencelock.torture.redlock.states import (
+    GRANT,
+    NONE,
+    Column,
+    Link,
+    Standing,
+    State,
+    renumbered,
+    with_column,
+    without_sent,
+)
+
+NODES = 3
+NAME = "x"
+
+
+class _ExactNode(Node):
+    """With a ceiling that does not leap ahead, so that nothing is hidden by the gap."""
+
+    leap = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of an exploration."""
+
+    states: int
+    complete: bool
+    violation: str = ""
+    trail: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        scope = "all" if self.complete else "the first"
+        if not self.violation:
+            return f"{scope} {self.states:,} states, no violation"
+        steps = [f"  {number:>2}. {step}" for number, step in enumerate(self.trail, 1)]
+        return "\n".join([f"violation after {self.states:,} states: {self.violation}", *steps])
+
+
+class Explorer:
+    """Walks through all states, nearest first. Broken variants are subclasses."""
+
+    node: type[Node] = _ExactNode
+    bid: type[Bid] = Bid
+    waits = True
+    """Whether a node that forgot does not vote before all bids from then are over."""
+    learns = True
+    """Whether it votes only above the fences that the others know."""
+
+    def __init__(
+        self, bids: tuple[int, int], again: int = 0, losses: int = 0, hints: tuple[int, ...] = (0,)
+    ) -> None:
+        self.owned = bids
+        self.hints = hints
+        links = (Link(),) * sum(bids)
+        column = Column(-1, 0, True, 0, 0, links)
+        self.start = State((column,) * NODES, (Standing(),) * sum(bids), (0, 0), (), again, losses)
+
+    def run(self, limit: int = 50_000_000) -> Found:
+        """Explore; the shortest way to a violation is the one that is found."""
+        # A state is remembered by its 64-bit hash alone: a whole one takes a kilobyte.
+        parents = {hash(self.start): 0}
+        level = [self.start]
+        while level:
+            following: list[State] = []
+            for state in level:
+                here = hash(state)
+                for _, after, violation in self.steps(state):
+                    if violation:
+                        return Found(len(parents), False, violation, self._trail(parents, here))
+                    after = renumbered(after)
+                    key = hash(after)
+                    if key not in parents:
+                        parents[key] = here
+                        following.append(after)
+                if len(parents) > limit:
+                    return Found(len(parents), False)
+            level = following
+        return Found(len(parents), True)
+
+    def _trail(self, parents: dict[int, int], key: int) -> tuple[str, ...]:
+        """The steps that lead there and to the violation behind it, with the nodes' first numbers."""
+        keys = [key]
+        while parents[keys[-1]]:
+            keys.append(parents[keys[-1]])
+        state, trail = self.start, []
+        for key in keys[-2::-1]:
+            label, state = next(
+                (label, after)
+                for label, after, _ in self.steps(state)
+                if hash(renumbered(after)) == key
+            )
+            trail.append(label)
+        return (*trail, next(label for label, _, violation in self.steps(state) if violation))
+
+    def steps(self, state: State) -> Iterator[tuple[str, State, str]]:
+        """All that can happen next: what it is, the state after it, and what is wrong with it."""
+        for client in range(2):
+            yield from self._begin(state, client)
+        for index, column in enumerate(state.columns):
+            if index and column == state.columns[index - 1]:
+                continue  # the same step on a node that is just alike
+            for bid in range(len(state.bids)):
+                link = column.links[bid]
+                if link.request:
+                    yield from self._arrive(state, index, bid, link.request, late=False)
+                if link.sent and state.again:
+                    for request in {GRANT, link.sent}:
+                        yield from self._arrive(state, index, bid, request, late=True)
+                if link.answer:
+                    yield self._read(state, index, bid)
+            yield from self._remember(state, index)
+
+    def _begin(self, state: State, client: int) -> Iterator[tuple[str, State, str]]:
+        begun = state.current[client]
+        if begun == self.owned[client]:
+            return
+        bid = begun + (self.owned[0] if client else 0)
+        began_after = max(state.announced, default=0)
+        columns = []
+        for column in state.columns:
+            links = list(column.links)
+            links[bid] = Link(request=GRANT, asked=True)
+            if begun:  # nobody reads what the bid before it is told; its requests may still arrive
+                links[bid - 1] = Link(links[bid - 1].request, links[bid - 1].sent)
+            columns.append(column._replace(links=tuple(links)))
+        bids = list(state.bids)
+        bids[bid] = Standing(began_after=began_after)
+        if begun:
+            bids[bid - 1] = Standing(over=True)
+        current = list(state.current)
+        current[client] += 1
+        after = state._replace(columns=tuple(columns), bids=tuple(bids), current=tuple(current))
+        yield f"client {client} begins {self._called(bid)}", after, ""
+
+    def _arrive(
+        self, state: State, index: int, bid: int, request: int, *, late: bool
+    ) -> Iterator[tuple[str, State, str]]:
+        column = state.columns[index]
+        link = column.links[bid]
+        what = "grant" if request == GRANT else f"raise to {request}"
+        label = f"node {index}: {'again ' if late else ''}{what} of {self._called(bid)}"
+        if not column.whole:
+            return  # it does not answer with anything that counts
+        hints = self.hints if request == GRANT and column.holder != bid else (0,)
+        for fires in (False, True) if column.holder >= 0 else (False,):
+            for hint in hints:
+                node = self._node(column)
+                if fires:
+                    node.expire(NAME)
+                if request == GRANT:
+                    answer = node.grant(NAME, str(bid), 1, hint, 0)
+                else:
+                    answer = node.raise_to(NAME, str(bid), request, 0)
+                if late:
+                    after_link = link
+                else:
+                    heard = answer.fence if self._listens(state, bid, answer.fence) else NONE
+                    sent = request if state.again else NONE
+                    after_link = link._replace(request=NONE, sent=sent, answer=heard)
+                after = with_column(state, index, self._column(node, column, bid, after_link))
+                if late and state.again == 1:
+                    after = without_sent(after)
+                fired = f" (the ttl of {self._called(column.holder)} fired)" if fires else ""
+                told = f"{answer.verdict.name.lower()} {answer.fence or ''}".strip()
+                yield f"{label}{fired}: {told}", after._replace(again=state.again - late), ""
+
+    def _read(self, state: State, index: int, number: int) -> tuple[str, State, str]:
+        standing = state.bids[number]
+        links = [column.links[number] for column in state.columns]
+        bid = self.bid(NODES)
+        bid.fence, bid.outcome = standing.fence, Outcome.WON if standing.over else None
+        bid.seen, bid.asked = [link.seen for link in links], [link.asked for link in links]
+        orders = bid.answered(index, Answer(Verdict.GRANTED, links[index].answer))
+        over = bid.outcome is Outcome.WON
+        columns = list(state.columns)
+        for node, link in enumerate(links):
+            request = _requested(orders, node) or link.request
+            answer = NONE if node == index else link.answer
+            if over:  # all that is left to do is to raise who is behind
+                answer = answer if answer < bid.fence else NONE
+                link = Link(request, link.sent, answer)
+            else:
+                link = Link(request, link.sent, answer, bid.seen[node], bid.asked[node])
+            mine = columns[node].links
+            columns[node] = columns[node]._replace(
+                links=(*mine[:number], link, *mine[number + 1 :])
+            )
+        called, violation, announced = self._called(number), "", state.announced
+        label = f"{called} hears node {index}"
+        if over and not standing.over:
+            label += f" and wins with fence {bid.fence}"
+            if bid.fence in announced:
+                violation = f"{called} was given {bid.fence}, which was given before"
+            elif bid.fence <= standing.began_after:
+                violation = f"{called} was given {bid.fence} after {standing.began_after}"
+            announced = tuple(sorted((*announced, bid.fence)))
+        bids = list(state.bids)
+        bids[number] = Standing(bid.fence, over, 0 if over else standing.began_after)
+        after = state._replace(columns=tuple(columns), bids=tuple(bids), announced=announced)
+        return label, after, violation
+
+    def _remember(self, state: State, index: int) -> Iterator[tuple[str, State, str]]:
+        column = state.columns[index]
+        others = [other for place, other in enumerate(state.columns) if place != index]
+        if column.whole and state.losses and all(other.whole for other in others):
+            blank = Column(-1, 0, False, 0, 0, column.links)
+            under_way = [bid for bid in range(len(state.bids)) if self._current(state, bid)]
+            before = tuple(bid for bid in under_way if not state.bids[bid].over)
+            after = with_column(state, index, blank)
+            yield (
+                f"node {index}: loses its memory",
+                after._replace(losses=state.losses - 1, before=before),
+                "",
+            )
+        ended = not any(
+            self._current(state, bid) and not state.bids[bid].over for bid in state.before
+        )
+        if not column.whole and (ended or not self.waits):
+            floor = max(other.ceiling for other in others) if self.learns else 0
+            welcome = column._replace(whole=True, floor=floor, ceiling=floor)
+            after = with_column(state, index, welcome)._replace(before=())
+            yield f"node {index}: votes again, above {floor}", after, ""
+
+    def _listens(self, state: State, bid: int, fence: int) -> bool:
+        over = state.bids[bid].over
+        return self._current(state, bid) and (not over or fence < state.bids[bid].fence)
+
+    def _current(self, state: State, bid: int) -> bool:
+        first = self.owned[0]
+        return bid == state.current[0] - 1 if bid < first else bid - first == state.current[1] - 1
+
+    def _called(self, bid: int) -> str:
+        first = self.owned[0]
+        return f"A{bid + 1}" if bid < first else f"B{bid - first + 1}"
+
+    def _node(self, column: Column) -> Node:
+        holder = str(column.holder) if column.holder >= 0 else ""
+        trace = Trace(holder, 1, column.fence)
+        return self.node({NAME: trace}, True, 0, column.floor, column.ceiling)
+
+    def _column(self, node: Node, column: Column, bid: int, link: Link) -> Column:
+        trace = node.names[NAME]
+        links = (*column.links[:bid], link, *column.links[bid + 1 :])
+        holder = int(trace.holder) if trace.holder else -1
+        return Column(holder, trace.fence, True, node.floor, node.ceiling, links)
+
+
+def _requested(orders: list[Raise], node: int) -> int:
+    return next((order.fence for order in orders if order.node == node), NONE)
+
+
+BOUNDS: tuple[tuple[tuple[int, int], int, int, tuple[int, ...]], ...] = (
+    ((1, 1), 0, 0, (0, 3)),
+    ((1, 1), 2, 0, (0,)),
+    ((1, 1), 1, 1, (0,)),
+    ((1, 1), 0, 2, (0,)),
+    ((2, 1), 0, 0, (0,)),
+)
+"""Bids of each client, requests that arrive twice, memories lost, hints."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line: explore within some bounds, or within all that we know to end."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fencelock.torture.redlock.explore",
+        description="Try every schedule of the fenced Redlock with 3 nodes and 2 clients.",
+    )
+    parser.add_argument("--bids", type=int, nargs=2, help="how many bids each client makes")
+    parser.add_argument("--again", type=int, default=0, help="requests that arrive a second time")
+    parser.add_argument("--losses", type=int, default=0, help="memories that are lost")
+    parser.add_argument("--hints", type=int, nargs="+", default=[0], help="the clients' hints")
+    options = parser.parse_args(arguments)
+    bounds = BOUNDS
+    if options.bids:
+        bids = (options.bids[0], options.bids[1])
+        bounds = ((bids, options.again, options.losses, tuple(options.hints)),)
+    bad = 0
+    for bids, again, losses, hints in bounds:
+        started = time.perf_counter()
+        found = Explorer(bids, again, losses, hints).run()
+        bad += bool(found.violation)
+        print(
+            f"bids {bids[0]}+{bids[1]}, {again} doubled, {losses} memories lost, hints {hints}: "
+            f"{found} ({time.perf_counter() - started:.0f} s)",
+            flush=True,
+        )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

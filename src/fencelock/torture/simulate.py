@@ -1,0 +1,296 @@
+"""Seeded simulation: a world in which everything goes wrong, run to its end and judged.
+
+Run `python -m fencelock.torture.simulate --seeds 0-999` for many schedules and a summary, and
+`python -m fencelock.torture.simulate --seed 42 --trace` for one of them again, exactly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from fencelock.io.simulated import START, World
+from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.sweeper import REQUEST_TIMEOUT
+from fencelock.torture.checkers import violations
+from fencelock.torture.history import History
+from fencelock.torture.network import CALM, Faults, FaultyEngine, Network, Server
+from fencelock.torture.storage import GuardedCounters
+from fencelock.torture.workers import TTLS, Home, Worker
+
+HORIZON = 600.0
+"""Virtual seconds after which a run must have come to rest."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one run ended."""
+
+    seed: int
+    violations: list[str]
+    counts: Counter[str]
+    world: World
+
+    @property
+    def trace(self) -> list[str]:
+        """All that happened, a line each."""
+        return self.world.tail()
+
+    def report(self, lines: int = 40) -> str:
+        """What is wrong, how to see it again, and how it came about."""
+        return "\n".join(
+            [
+                f"seed {self.seed}: {len(self.violations)} violations",
+                *(f"  {violation}" for violation in self.violations[:10]),
+                f"replay: {replay_command(self.seed)}",
+                *([f"the last {lines} lines of its trace:"] if lines else []),
+                *(self.trace[-lines:] if lines else []),
+            ]
+        )
+
+
+def replay_command(seed: int) -> str:
+    """How to run one seed again and watch."""
+    return f"python -m fencelock.torture.simulate --seed {seed} --trace"
+
+
+class Simulation:
+    """One world, made from a seed. Subclasses can plant bugs by other keepers and workers."""
+
+    keeper: type[Keeper] = Keeper
+    worker: type[Worker] = Worker
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.world = World(seed)
+        self.random = self.world.random
+        self.server = Server(self.world)
+        self.network = Network(self.world, self.server)
+        self.names = [f"n{number}" for number in range(self.random.choice((1, 1, 2, 3)))]
+        self.history = History(self.world, self.server, self.names)
+        self.counters = GuardedCounters(
+            self.world, delay=0.002, late=self._sometimes(0.3), lateness=2.0
+        )
+        self.homes = [self._home(number) for number in range(self.random.randint(2, 6))]
+
+    def run(self) -> Verdict:
+        """Run it to its end and judge it."""
+        world, history = self.world, self.history
+        self._plan_faults()
+        for home in self.homes:
+            home.io.spawn(self._live(home), f"main of {home.io.name}")
+        problems: list[str] = []
+        with _logging_to(world):
+            try:
+                world.run(until=START + HORIZON)
+            except Exception as error:  # a livelock, or the server's own failure
+                problems.append(f"failure: {type(error).__name__}: {error}")
+            history.ended_at = world.time
+            problems += [f"failure: {task!r} died of {error!r}" for task, error in world.failures]
+            if not problems:
+                self._look_for_leftovers()
+                problems += violations(history, self.counters)
+            world.close()
+        counts = history.counts + self.network.counts
+        return Verdict(self.seed, problems, counts, world)
+
+    # --- the cast
+
+    def _home(self, number: int) -> Home:
+        io = self.world.process(f"p{number}")
+        engine = FaultyEngine(self.network, io)
+        return Home(io, engine, self.keeper(engine, io))
+
+    async def _live(self, home: Home) -> None:
+        """The main program of a process: its workers, then perhaps an orderly end."""
+        random, history = self.random, self.history
+        count = random.choice((1, 1, 2))
+        workers = [self.worker(number, home, history, self.counters) for number in range(count)]
+        tasks = [home.io.spawn(worker.run(2), f"worker {worker.number}") for worker in workers]
+        for task in tasks:
+            await task.join()
+        if random.random() < 0.5:
+            await self._end(home)
+
+    async def _end(self, home: Home) -> None:
+        self.world.note(home.io.name, "closes")
+        await home.keeper.close()
+        self.history.counts["clients closed"] += 1
+        self.history.closed.setdefault(home.io.name, self.world.time)
+
+    # --- the faults
+
+    def _sometimes(self, most: float) -> float:
+        """A probability for this run: often none at all, so that faults are seen alone, too."""
+        return self.random.choice((0.0, 0.2, 1.0)) * most
+
+    def _plan_faults(self) -> None:
+        random, world, history = self.random, self.world, self.history
+        faults = Faults(
+            delay=random.choice((0.0005, 0.002, 0.02)),
+            lost_requests=self._sometimes(0.2),
+            lost_replies=self._sometimes(0.2),
+            duplicates=self._sometimes(0.2),
+            late=self._sometimes(0.15),
+            lateness=random.choice((0.5, 2.5)),
+            lost_pushes=self._sometimes(0.5),
+        )
+        history.calm_at = world.time + random.uniform(2.0, 8.0)
+        history.settled_at = history.calm_at + faults.lateness + REQUEST_TIMEOUT + 0.5
+        self.network.faults = faults
+        plans = (
+            self._pause, self._partition, self._restart, self._crash, self._break, self._close,
+        )  # fmt: skip
+        for plan in plans:
+            for _ in range(random.choice((0, 0, 1, 3))):
+                world.at(random.uniform(world.time, history.calm_at), plan)
+        world.at(history.calm_at, self._calm)
+
+    def _calm(self) -> None:
+        self.network.faults = CALM
+        self.counters.calm()
+        self.world.note("world", "the faults have stopped")
+
+    def _until_calm(self, seconds: float) -> float:
+        return min(seconds, self.history.calm_at - self.world.time)
+
+    def _pause(self) -> None:
+        io = self.random.choice(self.homes).io
+        if not io.crashed:
+            self.history.pause(io, self.random.random() * self.random.choice(TTLS) * 2)
+
+    def _partition(self) -> None:
+        home = self.random.choice(self.homes)
+        seconds = self._until_calm(self.random.random() * 5.0)
+        self.network.cut_off.add(home.io.name)
+        self.history.counts["partitions"] += 1
+        self.world.note(home.io.name, f"is cut off for {seconds:.2f} s")
+        self.world.after(seconds, lambda: self.network.cut_off.discard(home.io.name))
+        if self.random.random() < 0.5:
+            home.engine.disconnect()
+
+    def _restart(self) -> None:
+        if not self.server.up:
+            return
+        wiped = self.random.random() < 0.5
+        seconds = self._until_calm(self.random.random() * 3.0)
+        self.history.counts["restarts that wiped" if wiped else "restarts"] += 1
+        self.world.note("server", f"restarts for {seconds:.2f} s, {'wiped' if wiped else 'intact'}")
+        self.server.stop()
+        self.world.after(seconds, lambda: self.server.start(self.names, wiped=wiped))
+        for home in self.homes:
+            if self.random.random() < 0.7:
+                home.engine.disconnect()
+
+    def _crash(self) -> None:
+        alive = [home for home in self.homes if not home.io.crashed]
+        if len(alive) > 1 and self.random.random() < 0.5:
+            home = self.random.choice(alive)
+            home.io.crash()
+            self.history.crashed(home.io)
+
+    def _break(self) -> None:
+        if self.server.up and self.random.random() < 0.5:
+            name = self.random.choice(self.names)
+            if self.server.evict(name):
+                self.history.counts["locks broken"] += 1
+                self.world.note("server", f"{name} was broken")
+
+    def _close(self) -> None:
+        """A client is closed while its workers are at work."""
+        home = self.random.choice(self.homes)
+        if not home.io.crashed and self.random.random() < 0.3:
+            home.io.spawn(self._end(home), "closing")
+
+    # --- the end
+
+    def _look_for_leftovers(self) -> None:
+        leftovers = self.history.leftovers
+        for home in self.homes:
+            if home.io.crashed:
+                continue
+            name, keeper = home.io.name, home.keeper
+            leftovers += [f"the task {task!r} is left" for task in home.io.tasks]
+            if not keeper.idle or (keeper.sweeper and not keeper.closing):
+                leftovers.append(f"the keeper of {name} still keeps something")
+            if home.engine.parked:
+                leftovers.append(f"{name} still has {len(home.engine.parked)} parked tickets")
+
+
+@contextmanager
+def _logging_to(world: World) -> Iterator[None]:
+    """Let the library's warnings go into the trace instead of to the terminal."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            who = "" if world.current is None else world.current.io.name
+            world.note(who, f"warning: {record.getMessage()}")
+
+    log, handler = logging.getLogger("fencelock"), Handler()
+    propagate, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = propagate
+
+
+def simulate(seed: int) -> Verdict:
+    """Run one seed."""
+    return Simulation(seed).run()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command line: one seed with its trace, or many with a summary."""
+    parser = argparse.ArgumentParser(
+        prog="python -m fencelock.torture.simulate",
+        description="Run the locks through seeded schedules of faults.",
+    )
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--seed", type=int, help="run this one schedule")
+    which.add_argument("--seeds", metavar="FIRST-LAST", help="run all of these")
+    parser.add_argument("--trace", action="store_true", help="show all that happened")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        seeds = range(options.seed, options.seed + 1)
+    else:
+        first, _, last = options.seeds.partition("-")
+        try:
+            seeds = range(int(first), int(last or first) + 1)
+        except ValueError:
+            parser.error("--seeds needs two numbers, e.g. 0-999")
+    return _run_many(seeds, trace=options.trace)
+
+
+def _run_many(seeds: range, *, trace: bool) -> int:
+    counts: Counter[str] = Counter()
+    bad, steps = 0, 0
+    started = time.perf_counter()
+    for seed in seeds:
+        verdict = simulate(seed)
+        counts += verdict.counts
+        steps += verdict.world.steps
+        if trace:
+            print("\n".join(verdict.trace))
+        if verdict.violations:
+            bad += 1
+            print(verdict.report(0 if trace else 40))
+    elapsed = time.perf_counter() - started
+    print(
+        f"{len(seeds)} schedules, {steps} steps in {elapsed:.1f} s "
+        f"({len(seeds) / elapsed:.0f} schedules/s), {bad} with violations"
+    )
+    for what, count in sorted(counts.items()):
+        print(f"  {count:>9,} {what}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""What a lock protects: a counter in a store that checks fences, reached over a slow network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fencelock.io.simulated import SimulatedIO, World
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write as the store saw it."""
+
+    name: str
+    time: float
+    fence: int
+    id: str
+    value: int
+    replaced: int
+    accepted: bool
+
+
+@dataclass(slots=True)
+class _Row:
+    value: int = 0
+    fence: int = 0
+    id: str = ""
+
+
+class GuardedCounters:
+    """One counter per name; a fence that is older than one it has seen is turned away.
+
+    The network to it loses nothing but can be slow, so that a write may land long after its
+    sender has lost the lock: the case that fences exist for.
+    """
+
+    def __init__(self, world: World, *, delay: float, late: float, lateness: float) -> None:
+        self._world = world
+        self._rows: dict[str, _Row] = {}
+        self._delay = delay
+        self._late = late
+        self._lateness = lateness
+        self.writes: list[Write] = []
+
+    def calm(self) -> None:
+        """Be quick from now on."""
+        self._late = 0.0
+
+    def value(self, name: str) -> int:
+        """What is stored."""
+        return self._row(name).value
+
+    async def read(self, io: SimulatedIO, name: str) -> int:
+        """The counter's value, whoever asks."""
+        value: int = await self._ask(io, lambda: self._row(name).value)
+        return value
+
+    async def raise_fence(self, io: SimulatedIO, name: str, fence: int, id: str) -> bool:
+        """The read barrier: turn away older fences from now on. False: this one is older itself."""
+        passed: bool = await self._ask(io, lambda: self.admit(self._row(name), fence, id))
+        return passed
+
+    async def write(self, io: SimulatedIO, name: str, fence: int, id: str, value: int) -> bool:
+        """Store a value if the fence is good; the check and the write are one step."""
+
+        def deed() -> bool:
+            row = self._row(name)
+            accepted = self.admit(row, fence, id)
+            write = Write(name, self._world.time, fence, id, value, row.value, accepted)
+            self.writes.append(write)
+            if accepted:
+                row.value = value
+            what = f"{write.replaced} -> {value}" if accepted else f"{value} turned away"
+            self._world.note("storage", f"{name}: {what} (fence {fence} of {io.name})")
+            return accepted
+
+        landed: bool = await self._ask(io, deed)
+        return landed
+
+    def admit(self, row: _Row, fence: int, id: str) -> bool:
+        """The guard's rule: greater than the newest fence, or equal from the same holder."""
+        if fence < row.fence or (fence == row.fence and id != row.id):
+            return False
+        row.fence, row.id = fence, id
+        return True
+
+    def _row(self, name: str) -> _Row:
+        return self._rows.setdefault(name, _Row())
+
+    async def _ask(self, io: SimulatedIO, deed: Callable[[], Any]) -> Any:
+        random = self._world.random
+        delay = self._delay * (0.2 + random.expovariate(1.0))
+        if random.random() < self._late:
+            delay += random.random() * self._lateness
+        done = io.event()
+        answer: Any = None
+
+        def arrive() -> None:
+            nonlocal answer
+            answer = deed()
+            self._world.after(self._delay * random.random(), done.set)
+
+        self._world.after(delay, arrive)
+        await done.wait()
+        return answer

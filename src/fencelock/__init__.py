@@ -25,13 +25,13 @@ from fencelock.primitives.lock import AsyncLock, Lock
 from fencelock.primitives.rwlock import ReadWriteLock
 
 if TYPE_CHECKING:
-    from fencelock.primitives.election import AsyncElection, Election, Leader
+    from fencelock.primitives.election import AsyncElection, AsyncTerm, Election, Leader, Term
     from fencelock.primitives.several import AsyncLeases, AsyncLockAll, Leases, LockAll
     from fencelock.primitives.transaction import AsyncTransaction, Transaction
 else:
     # These are for annotations and isinstance(): a client imports what it makes when it makes one.
     _LATER = {
-        **dict.fromkeys(("AsyncElection", "Election", "Leader"), "election"),
+        **dict.fromkeys(("AsyncElection", "AsyncTerm", "Election", "Leader", "Term"), "election"),
         **dict.fromkeys(("AsyncLeases", "AsyncLockAll", "Leases", "LockAll"), "several"),
         **dict.fromkeys(("AsyncTransaction", "Transaction"), "transaction"),
     }
@@ -54,6 +54,7 @@ __all__ = [
     "AsyncLeases",
     "AsyncLock",
     "AsyncLockAll",
+    "AsyncTerm",
     "AsyncTransaction",
     "Client",
     "Contender",
@@ -75,6 +76,7 @@ __all__ = [
     "RanBefore",
     "ReadWriteLock",
     "StaleFence",
+    "Term",
     "Traits",
     "Transaction",
     "UnsafeEngine",

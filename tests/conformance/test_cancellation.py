@@ -1,7 +1,6 @@
 """Cancelled at every single await, or interrupted: nothing stays behind."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -11,36 +10,8 @@ import pytest
 import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
+from tests.cutting_short import CancelledAt
 from tests.waiting import soon
-
-
-class CancelledAt(Awaitable[Any]):
-    """Runs a coroutine in the current task and cancels the task at the k-th await that suspends."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], k: int) -> None:
-        self._coroutine = coroutine
-        self._k = k
-        self.reached = False
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        steps = self._coroutine.__await__()
-        act: Callable[[], Any] = lambda: steps.send(None)  # noqa: E731 - changes with each step
-        for number in count():
-            try:
-                suspended_on = act()
-            except StopIteration as stop:
-                return stop.value
-            if number == self._k:
-                self.reached = True
-                task = asyncio.current_task()
-                assert task is not None
-                task.cancel()  # takes effect at the very yield below
-            try:
-                yield suspended_on
-            except BaseException as error:
-                act = lambda error=error: steps.throw(error)  # type: ignore[misc]  # noqa: E731
-            else:
-                act = lambda: steps.send(None)  # noqa: E731
 
 
 async def acquire_free(client: Any, name: str) -> None:

@@ -2,68 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from types import FrameType
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 import fencelock
+from tests.cutting_short import InterruptAt
 from tests.waiting import eventually
-
-PACKAGE = str(Path(fencelock.__file__).parent)
-
-
-# Python itself makes sure that no signal comes between __enter__ and the body.
-BEYOND_US = {("return", "__enter__")}
-
-
-def ctrl_c() -> None:
-    raise KeyboardInterrupt
-
-
-class InterruptAt:
-    """Runs a signal's handler at the k-th step of Fencelock's own code that this thread takes.
-
-    A step is the beginning or the end of a call: there Python looks whether a signal has come.
-    """
-
-    def __init__(self, k: int, handler: Callable[[], None] = ctrl_c) -> None:
-        self._left = k
-        self._handler = handler
-        self.where: str | None = None
-
-    def __call__(self, act: Callable[[], Any]) -> None:
-        before = sys.gettrace()
-        sys.settrace(self._trace)
-        try:
-            act()
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(before)
-
-    def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        code = frame.f_code
-        if not code.co_filename.startswith(PACKAGE):
-            return None
-        frame.f_trace_lines = False
-        step = event in ("call", "return") and (event, code.co_name) not in BEYOND_US
-        if step and self.where is None:
-            self._left -= 1
-            if self._left < 0:
-                self.where = f"{event} of {code.co_qualname}, line {frame.f_lineno}"
-                sys.settrace(None)
-                self._handler()
-                return None
-        return self._trace
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
@@ -112,6 +64,35 @@ def test_interrupted_at_every_step(url: str, operation: Any, held: bool) -> None
         assert k > 30, "this was to be a long list of steps"
         if holder is None:
             use(client, name)  # and it still works
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("policy", ["wait-die", "wound-wait", "detect", "timeout"])
+def test_a_transaction_that_waits_is_interrupted_at_every_step(policy: str) -> None:
+    """Its policy has tickets of its own, for bells and signposts."""
+    url = f"memory://{uuid4().hex}"
+    with fencelock.Client(url) as other, fencelock.Client(url, ttl=2) as client:
+        obstacle = other.lock("obstacle").acquire()
+
+        def work() -> None:
+            with (
+                suppress(fencelock.LockTimeout, fencelock.LeaseLost, fencelock.DeadlockVictim),
+                client.transaction(policy, timeout=0.01) as transaction,
+            ):
+                transaction.lock("mine")
+                transaction.lock("obstacle")
+
+        for k in count():
+            interrupt = InterruptAt(k)
+            interrupt(work)
+            after = f"after {interrupt.where}"
+            eventually(lambda: other.names() == ["obstacle"], f"nothing to be left {after}")
+            eventually(lambda: not other.inspect("obstacle").waiting, f"nobody to wait {after}")
+            eventually(lambda: client._keeper.idle, f"nothing to be kept {after}")
+            if interrupt.where is None:
+                break
+        assert k > 30, "this was to be a long list of steps"
+        obstacle.release()
 
 
 @pytest.mark.parametrize(("operation", "held"), [(use, False), (wait_in_vain, True)])

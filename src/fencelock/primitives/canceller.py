@@ -16,8 +16,9 @@ class Canceller:
         self._fired = False
 
     def __call__(self) -> None:
-        # A task that notices the loss itself gets LeaseLost right there.
-        if asyncio.current_task() is not self._task:
+        # Once: of several leases more than one may be lost. A task that notices the loss itself gets
+        # LeaseLost right there.
+        if not self._fired and asyncio.current_task() is not self._task:
             self._fired = True
             self._task.cancel()
 

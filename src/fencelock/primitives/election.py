@@ -10,19 +10,28 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any, Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from fencelock.core.backoff import Backoff
-from fencelock.core.errors import EngineError, FencelockError, LeaseLost
+from fencelock.core.errors import EngineError, FencelockError
 from fencelock.core.lease import LeaseState
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, READING, Owner, Ticket
 from fencelock.io.blocking import run
+from fencelock.primitives.blocks import (
+    DEFAULT,
+    AsyncBlocks,
+    BlockingBlocks,
+    Blocks,
+    Undo,
+    _Default,
+    undo_all,
+)
 from fencelock.primitives.keeper import RENEW_AT
 from fencelock.primitives.kept import WITHDRAWN, Kept
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
-from fencelock.primitives.lock import DEFAULT, BaseLock, _Default
+from fencelock.primitives.lock import BaseLock
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.primitives.waiting import LEAST_TIMEOUT, new_id, obtain, stand, withdraw
 
@@ -32,8 +41,7 @@ MAX_VALUE = 1000
 _SOON = 0.02
 """Seconds after which to look again for a leader that has not put up its bell yet, at first."""
 
-L = TypeVar("L", bound=BaseLease)
-T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Leader(NamedTuple):
@@ -62,58 +70,90 @@ def check_value(value: str) -> str:
     return value
 
 
-class BaseElection(Generic[L]):
+class _BaseTerm(BaseLease):
+    """What a term of office is, in both worlds: a lease, and a ticket that stands on the bell."""
+
+    _bell: str
+    _standing: Kept | None
+
+    def _begin(self, bell: str) -> None:
+        self._bell = bell
+        self._standing = None
+        # Should the term be lost, the observers hear of it at once.
+        self._on_loss(self._leave_bell)
+
+    async def _announce(self, undo: list[Undo]) -> None:
+        """Wake the observers, and stand on the bell until there is something new."""
+        keeper, term = self._keeper, self._kept.ticket
+        if self._standing is not None and self._standing.reason is None:
+            await withdraw(keeper, self._standing, LEAST_TIMEOUT)
+        ticket = Ticket(self._bell, new_id(), term.ttl, term.owner._replace(note=""))
+        self._standing = kept = Kept(ticket, object())
+        undo.append(kept)
+        await stand(keeper, kept)
+        if self._kept.reason is not None:  # the term ended meanwhile
+            self._leave_bell()
+
+    def _leave_bell(self) -> None:
+        if self._standing is not None:
+            self._keeper.give_up(self._standing, WITHDRAWN)
+
+    async def _release(self) -> None:
+        try:
+            await super()._release()
+        except BaseException:
+            self._leave_bell()
+            raise
+        if self._standing is not None and self._standing.reason is None:
+            await withdraw(self._keeper, self._standing, LEAST_TIMEOUT)
+
+    def _give_up(self) -> None:
+        super()._give_up()
+        self._leave_bell()
+
+
+class Term(_BaseTerm, Lease):
+    """A lease on an office. Its fence is the number of the term; its release is the resignation."""
+
+
+class AsyncTerm(_BaseTerm, AsyncLease):
+    """A lease on an office. Its fence is the number of the term; its release is the resignation."""
+
+
+T = TypeVar("T", bound=_BaseTerm)
+
+
+class BaseElection(Blocks[T]):
     """What an election is, in both worlds: one candidate's view of it."""
 
-    def __init__(self, make: Callable[[str], BaseLock[L]], value: str) -> None:
+    def __init__(self, make: Callable[[str], BaseLock[Any]], value: str) -> None:
         self._make = make
         self._value = check_value(value)
         office = make(value)
+        super().__init__(office._keeper)
         self.name = office.name
         self._bell = check_name(f"{office.name} (bell)")
         self._ttl = office._ttl
         self._owner = office._owner
-        self._keeper = office._keeper
-        self._term: L | None = None
-        self._announced: Kept | None = None
+        self._term: T | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
     def _office(self) -> Any:
-        """The lock that makes one the leader."""
+        """The lock that makes its holder the leader."""
         if self._term is not None and self._term._kept.reason is None:
             raise FencelockError(f"this candidate leads {self.name!r} already", name=self.name)
         return self._make(self._value)
 
-    async def _elected(self, term: L) -> L:
-        self._term = term
-        # Should the term be lost, those who observe hear of it at once.
-        term._kept.on_lost = [*term._kept.on_lost, self._leave_bell]
+    async def _elected(self, term: T, undo: list[Undo]) -> T:
+        term._begin(self._bell)
         try:
-            await self._announce()
-        except EngineError as error:  # who observes looks from time to time as well
+            await term._announce(undo)
+        except EngineError as error:  # the observers look from time to time as well
             log.warning("could not announce the leader of %r: %s", self.name, error)
-        except BaseException:  # nobody will know that it leads
-            self._term = None
-            self._keeper.give_up(term._kept, WITHDRAWN)
-            raise
+        self._term = term
         return term
-
-    async def _announce(self) -> None:
-        """Wake those who observe, and stand on the bell until there is something new."""
-        kept, self._announced = self._announced, None
-        if kept is not None:
-            await withdraw(self._keeper, kept, LEAST_TIMEOUT)
-        if self._term is not None:
-            ticket = Ticket(self._bell, new_id(), self._ttl, self._owner)
-            self._announced = kept = Kept(ticket, object())
-            await stand(self._keeper, kept)
-
-    def _leave_bell(self) -> None:
-        kept, self._announced = self._announced, None
-        if kept is not None:
-            self._keeper.give_up(kept, WITHDRAWN)
 
     async def _leader(self) -> Leader | None:
         engine = self._keeper.engine
@@ -125,18 +165,13 @@ class BaseElection(Generic[L]):
 
     async def _proclaim(self, value: str) -> None:
         self._value = check_value(value)
-        if self._term is not None:  # else it will be said when this candidate is elected
-            owner = self._term.owner._replace(note=value)
-            await self._term._enter_again(self._term._kept.ticket._replace(owner=owner))
-            await self._announce()
-
-    async def _resign(self) -> None:
-        term, self._term = self._term, None
-        try:
-            if term is not None:
-                await term._release()
-        finally:
-            await self._announce()
+        term = self._term
+        if (
+            term is not None and not term._left
+        ):  # else it will be said when this candidate is elected
+            owner = term.owner._replace(note=value)
+            await term._enter_again(term._kept.ticket._replace(owner=owner))
+            await term._announce([])
 
     async def _change(
         self, known: Leader | None, over: Callable[[], bool] = lambda: False
@@ -186,12 +221,16 @@ class BaseElection(Generic[L]):
                     log.exception("the new_leader callback for %r failed", self.name)
 
 
-class Election(BaseElection[Lease]):
+class Election(BaseElection[Term], BlockingBlocks[Term]):
     """One candidate in an election. `with election as term:` campaigns, leads and resigns."""
 
-    def campaign(self, timeout: float | _Default | None = DEFAULT) -> Lease:
+    def campaign(self, timeout: float | _Default | None = DEFAULT) -> Term:
         """Wait until elected. The lease is the term: its fence is the term's number."""
-        return run(self._elected(self._office().acquire(timeout)))
+        return self._acquire(timeout)
+
+    def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Term:
+        lease = self._office()._acquired(undo, timeout)
+        return run(self._elected(Term(self._keeper, lease._kept), undo))
 
     def leader(self) -> Leader | None:
         """Who leads at this moment."""
@@ -214,58 +253,54 @@ class Election(BaseElection[Lease]):
 
     def resign(self) -> None:
         """Give up the office; `LeaseLost` if it was lost before. Nothing happens if not elected."""
-        run(self._resign())
+        term = self._term
+        if term is not None:
+            try:
+                term.release()
+            except BaseException:
+                term._give_up()
+                raise
 
     def lead(
         self,
-        started: Callable[[Lease], Any],
-        stopped: Callable[[Lease], Any] | None = None,
+        started: Callable[[Term], Any],
+        stopped: Callable[[Term], Any] | None = None,
         new_leader: Callable[[Leader | None], Any] | None = None,
     ) -> Any:
         """Campaign, lead, resign. `started` does the work: it is called with the term and should end soon
         when that is lost. `stopped` is called once, when the work has ended or, in another thread, at
         once when the term is lost. `new_leader` hears of every change meanwhile, in another thread."""
         over = self._keeper.io.event()
-        if new_leader is not None:
-            self._keeper.io.spawn(self._report(new_leader, over.is_set), "fencelock-observer")
+        term: Term | None = None
         try:
-            term = self.campaign()
-            if stopped is not None:
-                term._kept.on_lost = [*term._kept.on_lost, lambda: stopped(term)]
-            with self._leading(term, stopped):
+            if new_leader is not None:
+                self._keeper.io.spawn(self._report(new_leader, over.is_set), "fencelock-observer")
+            with self as term:
+                if stopped is not None:
+                    term._on_loss(partial(stopped, term))
                 return started(term)
         finally:
             over.set()
-
-    @contextmanager
-    def _leading(self, term: Lease, stopped: Callable[[Lease], Any] | None) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            try:
-                self.resign()
-            finally:
-                if stopped is not None and term.state is LeaseState.RELEASED:
-                    stopped(term)
-
-    def __enter__(self) -> Lease:
-        return self.campaign()
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        try:
-            self.resign()
-        except LeaseLost as lost:
-            if error is None:
-                raise
-            error.add_note(f"Besides, {lost}")
+            if stopped is not None and term is not None and term.state is LeaseState.RELEASED:
+                stopped(term)
 
 
-class AsyncElection(BaseElection[AsyncLease]):
+class AsyncElection(BaseElection[AsyncTerm], AsyncBlocks[AsyncTerm]):
     """One candidate in an election. `async with election as term:` campaigns, leads and resigns."""
 
-    async def campaign(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
+    async def campaign(self, timeout: float | _Default | None = DEFAULT) -> AsyncTerm:
         """Wait until elected. The lease is the term: its fence is the term's number."""
-        return await self._elected(await self._office().acquire(timeout))
+        lease = await self._office().acquire(timeout)
+        term = AsyncTerm(self._keeper, lease._kept)
+        term._cancels = lease._cancels
+        undo: list[Undo] = [lease._kept]
+        try:
+            return await self._elected(term, undo)
+        except BaseException:
+            undo_all(self._keeper, undo)
+            raise
+
+    _acquire = campaign  # for `async with`
 
     async def leader(self) -> Leader | None:
         """Who leads at this moment."""
@@ -288,50 +323,38 @@ class AsyncElection(BaseElection[AsyncLease]):
 
     async def resign(self) -> None:
         """Give up the office; `LeaseLost` if it was lost before. Nothing happens if not elected."""
-        await self._resign()
+        if self._term is not None:
+            await self._term.release()
 
     async def lead(
         self,
-        started: Callable[[AsyncLease], Coroutine[Any, Any, T]],
-        stopped: Callable[[AsyncLease], Any] | None = None,
+        started: Callable[[AsyncTerm], Coroutine[Any, Any, R]],
+        stopped: Callable[[AsyncTerm], Any] | None = None,
         new_leader: Callable[[Leader | None], Any] | None = None,
-    ) -> T:
+    ) -> R:
         """Campaign, lead, resign. `started` does the work: it is called with the term, and cancelled when
         that is lost. `stopped`, a plain function, is called once when the work has ended or the term is
         lost; `new_leader`, likewise plain, hears of every change meanwhile."""
         import asyncio  # takes long, and most programs that block never need it
 
         over = self._keeper.io.event()
-        if new_leader is not None:
-            self._keeper.io.spawn(self._report(new_leader, over.is_set), "fencelock-observer")
+        term: AsyncTerm | None = None
         try:
-            term = await self.campaign()
-            work = asyncio.ensure_future(started(term))
-            ends = [lambda: stopped(term)] if stopped is not None else []
-            term._kept.on_lost = [*term._kept.on_lost, work.cancel, *ends]
-            try:
-                return await work
-            except asyncio.CancelledError:
-                if not work.done():
-                    work.cancel()
-                term.check()  # LeaseLost, if that is why
-                raise
-            finally:
+            if new_leader is not None:
+                self._keeper.io.spawn(self._report(new_leader, over.is_set), "fencelock-observer")
+            async with self as term:
+                work = asyncio.ensure_future(started(term))
+                term._on_loss(work.cancel)
+                if stopped is not None:
+                    term._on_loss(partial(stopped, term))
                 try:
-                    await self.resign()
-                finally:
-                    if stopped is not None and term.state is LeaseState.RELEASED:
-                        stopped(term)
+                    return await work
+                except asyncio.CancelledError:
+                    if not work.done():
+                        work.cancel()
+                    term.check()  # LeaseLost, if that is why
+                    raise
         finally:
             over.set()
-
-    async def __aenter__(self) -> AsyncLease:
-        return await self.campaign()
-
-    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        try:
-            await self._resign()
-        except LeaseLost as lost:
-            if error is None:
-                raise
-            error.add_note(f"Besides, {lost}")
+            if stopped is not None and term is not None and term.state is LeaseState.RELEASED:
+                stopped(term)

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from operator import attrgetter
+from typing import Any
 
 from fencelock.core.durations import deadline
 from fencelock.core.errors import EngineError, FencelockError
@@ -18,7 +19,7 @@ from fencelock.core.ticket import Ticket
 from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event, Task
 from fencelock.io.process import Origin
-from fencelock.primitives.kept import CLOSED, EXPIRED, Kept
+from fencelock.primitives.kept import CLOSED, EXPIRED, RELEASED, WITHDRAWN, Kept
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT, Sweeper
 
 log = logging.getLogger("fencelock")
@@ -157,18 +158,29 @@ class Keeper:
         return kept.reason is None and self.io.now() < kept.deadline
 
     def give_up(self, kept: Kept, reason: str) -> None:
-        """End a lease without a word, unless it has ended; the sweeper takes its ticket out.
+        """End a lease quietly: no event, no callback. The sweeper takes its ticket out.
 
-        For a caller that was interrupted before it had the lease, or while it gave it back.
+        For a caller that was interrupted before it had the lease, or while it gave it back. If it has
+        ended already, nothing happens.
         """
         if not self.here:  # a forked child: it is its parent's, as is perhaps the mutex
             return
         with self._mutex:
-            if kept.reason is not None:
+            if kept.reason is None:
+                kept.reason = reason
+            elif kept.wheel is None and kept not in self.sweeper:
                 return
-            kept.reason = reason
         self.forget(kept)
         self.sweeper.doom(kept)
+
+    def on_loss(self, kept: Kept, callback: Callable[[], Any]) -> None:
+        """Call this when the lease is lost; at once if it was lost before anybody could ask for that."""
+        with self._mutex:
+            if kept.reason is None:
+                kept.on_lost = (*kept.on_lost, callback)
+                return
+        if kept.reason != RELEASED:
+            _call(callback, kept)
 
     def lose(self, kept: Kept, reason: str) -> None:
         """Mark a lease as lost and tell everyone; only the first reason counts."""
@@ -179,15 +191,13 @@ class Keeper:
             if kept.reason is not None:
                 return
             kept.reason = reason
+            callbacks = kept.on_lost
         self.forget(kept)
         self.sweeper.doom(kept)  # a request may still be under way and reach the engine
         if kept.event is not None:
             kept.event.set()
-        for callback in kept.on_lost:
-            try:
-                callback()
-            except Exception:
-                log.exception("the on_lost callback for %r failed", kept.ticket.name)
+        for callback in callbacks:
+            _call(callback, kept)
         accident = reason != CLOSED and not kept.quiet
         level = logging.WARNING if accident else logging.DEBUG
         log.log(level, "lease on %r was lost: %s", kept.ticket.name, reason)
@@ -298,6 +308,7 @@ class Keeper:
         """
         batch: list[Kept] = []
         expired: list[Kept] = []
+        ended: list[Kept] = []
         pressing: list[Kept] = []
         patience = REQUEST_TIMEOUT
         with self._mutex:
@@ -307,6 +318,9 @@ class Keeper:
                 crowd = key != _UNORDERED and len(wheel) > _BATCH
                 turn = _turn(wheel, key) if crowd else math.inf
                 for kept in wheel.values():
+                    if kept.reason is not None:
+                        ended.append(kept)  # a thread that ended it was interrupted halfway
+                        continue
                     ttl = kept.ticket.ttl
                     patience = min(patience, ttl * RENEW_AT)
                     if kept.admitted and kept.deadline > now:
@@ -331,6 +345,8 @@ class Keeper:
             self._sleeping_until = wake
         for kept in expired:
             self.lose(kept, EXPIRED)
+        for kept in ended:
+            self.give_up(kept, WITHDRAWN)
         return batch, wake, patience, pressing
 
     async def _renew(self, batch: list[Kept], *, timeout: float) -> None:
@@ -375,6 +391,13 @@ class Keeper:
                 kept.suspended = True
                 due = now + kept.ticket.ttl * RENEW_AT * jitter
                 self._arm(kept, min(due, kept.deadline) if kept.admitted else due, _UNORDERED)
+
+
+def _call(callback: Callable[[], Any], kept: Kept) -> None:
+    try:
+        callback()
+    except Exception:
+        log.exception("the on_lost callback for %r failed", kept.ticket.name)
 
 
 def _closed() -> FencelockError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -62,7 +62,7 @@ class Kept:
         self.quiet = False
         """Whether its loss is nobody's concern but ours."""
         self.event: Event | None = None
-        self.on_lost: Sequence[Callable[[], Any]] = ()
+        self.on_lost: tuple[Callable[[], Any], ...] = ()
 
     def learn(self, standing: Standing, sent: float, now: float) -> str | None:
         """Take in an engine's answer to a request that was sent at `sent`.

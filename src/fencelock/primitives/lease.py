@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-from fencelock.core.errors import EngineError, FencelockError, LeaseLost, Unsupported
+from fencelock.core.errors import EngineError, LeaseLost, Unsupported
 from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import READING, Owner, Ticket
 from fencelock.engines.contract import NO_SHARING
 from fencelock.io.blocking import run
+from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.kept import EVICTED, EXPIRED, RELEASED, Kept
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
-if TYPE_CHECKING:
-    from fencelock.primitives.canceller import Canceller
-
-log = logging.getLogger("fencelock")
+_LEAVING, _LEFT = 1, 2
+"""A release is under way, or was; the lease of a re-entered lock has nothing more to give back."""
 
 
-class BaseLease:
+class BaseLease(Holding):
     """What a lease is, in both worlds. All state is here, none in the lock it came from."""
 
     __slots__ = ("_keeper", "_kept", "_left")
@@ -28,7 +27,11 @@ class BaseLease:
     def __init__(self, keeper: Keeper, kept: Kept) -> None:
         self._keeper = keeper
         self._kept = kept
-        self._left = False
+        self._left = 0
+
+    @property
+    def _caller(self) -> object:
+        return self._kept.caller
 
     @property
     def name(self) -> str:
@@ -150,9 +153,11 @@ class BaseLease:
         if self._left:
             return
         try:
-            self._left = True
+            self._left = _LEAVING
             if kept.depth > 1:  # a re-entered lease ends with its outermost release
+                # No call in between: so no signal can come in between.
                 kept.depth -= 1
+                self._left = _LEFT
                 return
             now = keeper.io.now()
             if now >= kept.deadline and kept.reason is None:
@@ -178,25 +183,25 @@ class BaseLease:
             self._give_up()
             raise
 
-    def _ended(self, error: BaseException | None, failure: FencelockError) -> None:
-        """What a release that failed at the end of a `with` body means: loss is raised, but never hides
-        the body's own error."""
-        if isinstance(failure, LeaseLost) and error is not None:
-            error.add_note(f"Besides, {failure}")
-        elif isinstance(failure, EngineError):
-            # The body ran under a good lease to its end; the keeper goes on trying to give it back,
-            # and at the latest it ends with its ttl. That is no reason to fail the caller's work.
-            log.warning("could not release %r yet: %s", self.name, failure)
-        else:
-            raise failure
-
     def _give_up(self) -> None:
-        """Leave the rest of a release that was interrupted to the sweeper."""
+        if self._left == _LEFT:
+            return
         if self._kept.depth == 1:
             self._keeper.give_up(self._kept, RELEASED)
-        elif not self._left:
-            self._left = True
+        else:
             self._kept.depth -= 1
+            self._left = _LEFT
+
+    def _is_lost(self) -> bool:
+        """Whether the lease is lost, by this very moment's clock."""
+        self._notice()
+        return self._kept.reason not in (None, RELEASED)
+
+    def _loss(self) -> LeaseLost | None:
+        return self._lost(self._kept.reason or EXPIRED) if self._is_lost() else None
+
+    def _on_loss(self, callback: Callable[[], Any]) -> None:
+        self._keeper.on_loss(self._kept, callback)
 
     async def _leave_again(self, first: EngineError, until: float) -> bool:
         # Once more, unless it hung: if the first request did arrive, the ticket is not there any
@@ -227,8 +232,7 @@ class Lost:
 
     def is_set(self) -> bool:
         """Whether the lease is lost, by this very moment's clock."""
-        self._lease._notice()
-        return self._lease._kept.reason not in (None, RELEASED)
+        return self._lease._is_lost()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the lease is lost (True) or the timeout has passed (False)."""
@@ -243,7 +247,7 @@ class AsyncLost(Lost):
         return await self._event.wait(timeout)
 
 
-class Lease(BaseLease):
+class Lease(BaseLease, BlockingHolding):
     """Proof of holding a lock until a deadline, renewed in the background until released."""
 
     __slots__ = ()
@@ -263,23 +267,14 @@ class Lease(BaseLease):
 
     def release(self) -> None:
         """Give the lock back. `LeaseLost` if it was lost before; a second release does nothing."""
-        run(self._release())
-
-    def __enter__(self) -> Lease:
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self._end(error)
-
-    def _end(self, error: BaseException | None) -> None:
-        """Release at the end of a `with` body."""
         try:
             run(self._release())
-        except FencelockError as failure:
-            self._ended(error, failure)
+        except BaseException:
+            self._give_up()
+            raise
 
 
-class AsyncLease(BaseLease):
+class AsyncLease(BaseLease, AsyncHolding):
     """Proof of holding a lock until a deadline, renewed in the background until released."""
 
     __slots__ = ("_canceller", "_cancels")
@@ -287,8 +282,9 @@ class AsyncLease(BaseLease):
     def __init__(self, keeper: Keeper, kept: Kept) -> None:
         self._keeper = keeper
         self._kept = kept
-        self._left = self._cancels = False
-        self._canceller: Canceller | None = None
+        self._left = 0
+        self._cancels = False
+        self._canceller = None
 
     @property
     def lost(self) -> AsyncLost:
@@ -306,23 +302,3 @@ class AsyncLease(BaseLease):
     async def release(self) -> None:
         """Give the lock back. `LeaseLost` if it was lost before; a second release does nothing."""
         await self._release()
-
-    async def __aenter__(self) -> AsyncLease:
-        if self._cancels:
-            from fencelock.primitives.canceller import Canceller  # with asyncio, which few need
-
-            self._canceller = Canceller()
-            self._kept.on_lost = [self._canceller]
-        return self
-
-    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if self._canceller is not None and self._canceller.caused(error):
-            raise self._lost(self._kept.reason or EXPIRED) from error
-        await self._end(error)
-
-    async def _end(self, error: BaseException | None) -> None:
-        """Release at the end of an `async with` body."""
-        try:
-            await self._release()
-        except FencelockError as failure:
-            self._ended(error, failure)

@@ -6,13 +6,22 @@ import logging
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from fencelock.core.durations import check_timeout
 from fencelock.core.errors import EngineError, LockTimeout, StaleFence, Unsupported, WouldDeadlock
 from fencelock.core.functions import is_async
 from fencelock.core.ticket import ALONE, READING, Owner, Share, Ticket
 from fencelock.io.blocking import run
+from fencelock.primitives.blocks import (
+    DEFAULT,
+    AsyncBlocks,
+    BlockingBlocks,
+    Blocks,
+    Undo,
+    _Default,
+    undo_all,
+)
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.kept import WITHDRAWN, Kept
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
@@ -25,21 +34,9 @@ if TYPE_CHECKING:  # most locks have no guard, so importing these would be in va
 log = logging.getLogger("fencelock")
 
 L = TypeVar("L", bound=BaseLease)
-Undo = Kept | Callable[[], None]
-"""A ticket to give up, or whatever else undoes it."""
 
 
-class _Default:
-    """Stands for "as given to lock()": None already means "wait for ever"."""
-
-    def __repr__(self) -> str:
-        return "<as given to lock()>"
-
-
-DEFAULT = _Default()
-
-
-class BaseLock(Generic[L]):
+class BaseLock(Blocks[L]):
     """What a lock is, in both worlds: a recipe for leases. It holds nothing itself."""
 
     _on_lost_words: ClassVar[tuple[str, ...]] = ()
@@ -57,8 +54,7 @@ class BaseLock(Generic[L]):
         guard: Barrier | AsyncBarrier | None = None,
         share: Share = ALONE,
     ) -> None:
-        self._open: list[L] = []
-        """The leases of the `with` blocks that are open now, of all who share this object."""
+        super().__init__(keeper)
         self._timeout = math.inf if timeout is None else check_timeout(timeout)
         if on_lost is not None:
             self._check_on_lost(on_lost)
@@ -69,7 +65,6 @@ class BaseLock(Generic[L]):
         self.name = name
         self._share = share
         self._guard: Any = guard
-        self._keeper = keeper
         self._ttl = ttl
         self._owner = owner
         self._reentrant = reentrant
@@ -172,7 +167,7 @@ class BaseLock(Generic[L]):
     def _watched(self, lease: L) -> L:
         if callable(self._on_lost) and lease._kept.depth == 1:
             callback = self._on_lost
-            lease._kept.on_lost = [lambda: callback(lease)]
+            self._keeper.on_loss(lease._kept, lambda: callback(lease))
         return lease
 
     def _wants_barrier(self, lease: L) -> bool:
@@ -202,36 +197,17 @@ class BaseLock(Generic[L]):
             holder=holder,
         )
 
-    def _innermost(self) -> L:
-        """The lease whose `with` block ends now."""
-        # Two tasks that share one lock object must not end each other's lease.
-        caller = self._keeper.io.caller()
-        for lease in reversed(self._open):
-            if lease._kept.caller == caller:
-                return lease
-        # Entered in another thread or task. Of several only the newest can still be good.
-        every = list(self._open)
-        if not every:
-            raise RuntimeError(f"the with block of {self!r} was left but never entered")
-        return max(every, key=lambda lease: lease.fence)
 
-    def _exited(self, lease: L) -> None:
-        if lease in self._open:
-            self._open.remove(lease)
-
-
-class Lock(BaseLock[Lease]):
+class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
     """A lock on a name. Reusable, and safe to share between threads."""
 
-    # A thread can be interrupted (Ctrl-C) between any two steps, so what was taken is undone in the
-    # outermost frame: there is no step at which nobody feels responsible for it.
+    # `acquire` is written out, for it is called often: `_acquire` would be one call more.
 
     def acquire(self, timeout: float | _Default | None = DEFAULT) -> Lease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
-        limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
         undo: list[Undo] = []
         try:
-            return self._acquired(limit, undo)
+            return self._acquired(undo, timeout)
         except BaseException:
             undo_all(self._keeper, undo)
             raise
@@ -240,34 +216,26 @@ class Lock(BaseLock[Lease]):
         """Hold the lock if it is free at this moment, else None. Never waits."""
         undo: list[Undo] = []
         try:
-            kept = self._ticket(undo, waits=False)
-            if not kept.admitted and not run(obtain(self._keeper, kept, 0.0)):
-                return None
-            return self._lease(kept, 0.0, undo)
-        except LockTimeout:  # it had to be taken again, and somebody was there first
-            return None
+            return self._tried(undo)
         except BaseException:
             undo_all(self._keeper, undo)
             raise
 
-    def __enter__(self) -> Lease:
-        undo: list[Undo] = []
-        lease: Lease | None = None
-        try:
-            lease = self._acquired(self._timeout, undo)
-            self._open.append(lease)
-            return lease
-        except BaseException:
-            if lease is not None:
-                self._exited(lease)
-            undo_all(self._keeper, undo)
-            raise
-
-    def _acquired(self, limit: float, undo: list[Undo]) -> Lease:
+    def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Lease:
+        limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
         kept = self._ticket(undo, waits=True)
         if not kept.admitted and not run(obtain(self._keeper, kept, limit, self._attend)):
             raise run(self._timed_out(limit))
         return Lease(self._keeper, kept) if self._plain else self._lease(kept, limit, undo)
+
+    def _tried(self, undo: list[Undo]) -> Lease | None:
+        kept = self._ticket(undo, waits=False)
+        if not kept.admitted and not run(obtain(self._keeper, kept, 0.0)):
+            return None
+        try:
+            return self._lease(kept, 0.0, undo)
+        except LockTimeout:  # it had to be taken again, and somebody was there first
+            return None
 
     def _lease(self, kept: Kept, limit: float, undo: list[Undo]) -> Lease:
         lease = self._watched(Lease(self._keeper, kept))
@@ -281,28 +249,8 @@ class Lock(BaseLock[Lease]):
             lease.check()  # it may have taken long
         return lease
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        lease: Lease | None = None
-        try:
-            lease = self._open[0] if len(self._open) == 1 else self._innermost()
-            lease._end(error)
-        except BaseException:
-            lease = lease or self._innermost()
-            lease._give_up()
-            raise
-        finally:
-            if lease is not None:
-                self._exited(lease)
 
-    def __del__(self) -> None:
-        # A block that was entered and can't be left any more: it was interrupted in the very moment
-        # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex:
-        # the keeper gives these up when it comes by to renew them.
-        for lease in self._open:
-            self._keeper.errands.append(lease._give_up)
-
-
-class AsyncLock(BaseLock[AsyncLease]):
+class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
     """A lock on a name. Reusable, and safe to share between tasks."""
 
     _on_lost_words = ("cancel",)
@@ -317,6 +265,8 @@ class AsyncLock(BaseLock[AsyncLease]):
         if self._plain:
             return AsyncLease(self._keeper, kept)
         return await self._barred(self._lease(kept), limit)
+
+    _acquire = acquire  # for `async with`
 
     async def try_acquire(self) -> AsyncLease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
@@ -343,18 +293,6 @@ class AsyncLock(BaseLock[AsyncLease]):
                 raise
         return lease
 
-    async def __aenter__(self) -> AsyncLease:
-        lease = await self.acquire()
-        self._open.append(lease)
-        return lease if self._plain else await lease.__aenter__()
-
-    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        lease = self._open[0] if len(self._open) == 1 else self._innermost()
-        try:
-            await (lease._end(error) if self._plain else lease.__aexit__(kind, error, trace))
-        finally:
-            self._exited(lease)
-
     def _lease(self, kept: Kept) -> AsyncLease:
         lease = self._watched(AsyncLease(self._keeper, kept))
         lease._cancels = self._on_lost == "cancel" and kept.depth == 1
@@ -373,13 +311,3 @@ def _check_guard(guard: Any, awaits: bool) -> None:
             "this guard can't raise the fence by itself: one for SQL needs open=…, one for Redis or "
             "an object store keys=…"
         )
-
-
-def undo_all(keeper: Keeper, undo: list[Undo]) -> None:
-    """Undo what was done, the last thing first."""
-    while undo:
-        last = undo.pop()
-        if isinstance(last, Kept):
-            keeper.give_up(last, WITHDRAWN)
-        else:
-            last()

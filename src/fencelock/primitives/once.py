@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from fencelock.core.durations import check_keep
 from fencelock.core.errors import FencelockError, LeaseLost, RanBefore, Unsupported
 from fencelock.io.blocking import run
-from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
+from fencelock.primitives.blocks import Undo, undo_all
+from fencelock.primitives.lease import AsyncLease, BaseLease
 from fencelock.primitives.lock import AsyncLock, BaseLock, Lock
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
@@ -61,10 +62,7 @@ class Once:
                 result = await result
         except Exception as error:
             if self._errors:
-                kind = type(error).__name__
-                await self._note(
-                    {"error": f"{kind}: {error}" if str(error) else kind}, lease, began
-                )
+                await self._note_failure(error, lease, began)
             raise
         try:
             await self._note({"result": result if self._results else None}, lease, began)
@@ -151,14 +149,19 @@ def scheduled(make: Callable[[Callable[..., Any]], tuple[Lock, Once]]) -> Any:
         def wrapper() -> T | None:
             if run(work.known()) is not None:
                 return None
-            lease: Lease | None = lock.try_acquire()
-            if lease is None:
-                return None
-            with lease:
-                if run(work.known()) is not None:
+            undo: list[Undo] = []
+            try:
+                lease = lock._tried(undo)
+                if lease is None:
                     return None
-                result: T = run(work.perform(lease))
-                return result
+                with lease:
+                    if run(work.known()) is not None:
+                        return None
+                    result: T = run(work.perform(lease))
+                    return result
+            except BaseException:  # also an interruption between taking the lock and the `with`
+                undo_all(lock._keeper, undo)
+                raise
 
         return wrapper
 

@@ -7,12 +7,14 @@ sleeps, `settle` when the waiting is over, however it ended.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencelock.core.deadlock import POLICIES, Stamp, ahead, must_die
 from fencelock.core.errors import DeadlockVictim, LockTimeout, Unsupported, WouldDeadlock
 from fencelock.core.ticket import Contender, Inspection
+from fencelock.primitives.blocks import Undo
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.kept import Kept
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
@@ -28,10 +30,13 @@ class Policy:
     """Nobody gives way."""
 
     def __init__(self, transaction: BaseTransaction[Any], keeper: Keeper) -> None:
-        self._transaction = transaction
+        # It must end as soon as nobody has it, and not when garbage is collected: see its __del__.
+        self._transaction: BaseTransaction[Any] = weakref.proxy(transaction)
         self._keeper = keeper
         self._engine = keeper.engine
         self._now = keeper.io.now
+        self.undo: list[Undo] = []
+        """What to undo if the lock can't be had: a policy adds the tickets of its own."""
 
     def allow(self, name: str, held: Sequence[str]) -> None:
         """Raise if this name must not be asked for now."""
@@ -48,8 +53,9 @@ class Policy:
         """Look at those ahead before sleeping; raises if this transaction has to give way."""
         return math.inf
 
-    async def settle(self) -> None:
-        """The waiting is over."""
+    async def settle(self) -> DeadlockVictim | None:
+        """End what was done for the waiting. Returns an error if this transaction has to give way."""
+        return None
 
     async def _inspect(self, name: str) -> Inspection:
         return await self._engine.inspect(name, limit=_ALL, timeout=REQUEST_TIMEOUT)

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from fencelock.core.durations import check_timeout
 from fencelock.core.errors import LeaseLost
 from fencelock.io.blocking import run
+from fencelock.primitives.blocks import (
+    DEFAULT,
+    AsyncBlocks,
+    BlockingBlocks,
+    Blocks,
+    Undo,
+    _Default,
+    undo_all,
+)
+from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding, release_all
 from fencelock.primitives.kept import Kept
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
-from fencelock.primitives.lock import DEFAULT, AsyncLock, BaseLock, Lock, Undo, _Default, undo_all
+from fencelock.primitives.lock import AsyncLock, BaseLock, Lock
 from fencelock.primitives.waiting import LEAST_TIMEOUT, obtain_free, withdraw
 
 L = TypeVar("L", bound=BaseLease)
+H = TypeVar("H", bound=Holding)
 
 
-class BaseLeases(Mapping[str, L]):
+class BaseLeases(Holding, Mapping[str, L]):
     """Leases by name, in the order in which they were taken."""
 
     def __init__(self, leases: Sequence[L]) -> None:
         self._leases = {lease.name: lease for lease in leases}
-        self._caller = leases[0]._kept.caller
+
+    @property
+    def _caller(self) -> object:
+        return next(iter(self._leases.values()))._caller
 
     def __getitem__(self, name: str) -> L:
         return self._leases[name]
@@ -42,41 +55,53 @@ class BaseLeases(Mapping[str, L]):
             lease.check()
 
     async def _release(self) -> None:
-        lost: LeaseLost | None = None
-        for lease in reversed(self._leases.values()):
-            try:
-                await lease._release()
-            except LeaseLost as error:
-                lost = lost or error
-        if lost is not None:
-            raise lost
+        await release_all(list(self._leases.values()))
+
+    def _give_up(self) -> None:
+        for lease in self._leases.values():
+            lease._give_up()
+
+    def _loss(self) -> LeaseLost | None:
+        losses = (lease._loss() for lease in self._leases.values())
+        return next((loss for loss in losses if loss is not None), None)
+
+    def _on_loss(self, callback: Callable[[], Any]) -> None:
+        for lease in self._leases.values():
+            lease._on_loss(callback)
 
 
-class Leases(BaseLeases[Lease]):
+class Leases(BaseLeases[Lease], BlockingHolding):
     """Proof of holding several locks. Each can be lost by itself: ask `check()`."""
 
     def release(self) -> None:
         """Give all of them back; `LeaseLost` if one was lost before."""
-        run(self._release())
+        try:
+            run(self._release())
+        except BaseException:
+            self._give_up()
+            raise
 
 
-class AsyncLeases(BaseLeases[AsyncLease]):
+class AsyncLeases(BaseLeases[AsyncLease], AsyncHolding):
     """Proof of holding several locks. Each can be lost by itself: ask `check()`."""
+
+    def __init__(self, leases: Sequence[AsyncLease]) -> None:
+        super().__init__(leases)
+        self._cancels = any(lease._cancels for lease in leases)
+        self._canceller = None
 
     async def release(self) -> None:
         """Give all of them back; `LeaseLost` if one was lost before."""
         await self._release()
 
 
-class _BaseLockAll(Generic[L]):
+class _BaseLockAll(Blocks[H], Generic[L, H]):
     """What taking several locks is, in both worlds."""
 
     def __init__(self, locks: Sequence[BaseLock[L]], timeout: float | None) -> None:
+        super().__init__(locks[0]._keeper)
         self._locks: Sequence[Any] = sorted(locks, key=lambda lock: lock.name)
         self._timeout = check_timeout(timeout)
-        self._keeper = self._locks[0]._keeper
-        self._open: list[Any] = []
-        """The leases of the `with` blocks that are open now, of all who share this object."""
 
     @property
     def names(self) -> list[str]:
@@ -86,7 +111,7 @@ class _BaseLockAll(Generic[L]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.names}>"
 
-    async def _acquire(self, timeout: float | _Default | None, undo: list[Undo]) -> list[Kept]:
+    async def _hold(self, timeout: float | _Default | None, undo: list[Undo]) -> list[Kept]:
         limit = self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
         taken, missing = await self._obtain(limit, undo)
         if missing is not None:
@@ -127,23 +152,8 @@ class _BaseLockAll(Generic[L]):
             taken.append(kept)
         return None
 
-    def _innermost(self) -> Any:
-        """The leases whose `with` block ends now."""
-        caller = self._keeper.io.caller()
-        found = [leases for leases in self._open if leases._caller == caller] or self._open
-        if not found:
-            raise RuntimeError(f"the with block of {self!r} was left but never entered")
-        self._open.remove(found[-1])
-        return found[-1]
 
-    def __del__(self) -> None:
-        # Interrupted in the very moment in which `__exit__` was about to be called: as in `Lock`.
-        for leases in self.__dict__.get("_open", ()):
-            for lease in leases.values():
-                self._keeper.errands.append(lease._give_up)
-
-
-class LockAll(_BaseLockAll[Lease]):
+class LockAll(_BaseLockAll[Lease, Leases], BlockingBlocks[Leases]):
     """Several locks that are taken and given back together."""
 
     def __init__(self, locks: Sequence[Lock], timeout: float | None) -> None:
@@ -151,12 +161,7 @@ class LockAll(_BaseLockAll[Lease]):
 
     def acquire(self, timeout: float | _Default | None = DEFAULT) -> Leases:
         """Wait for all of them; `LockTimeout` after `timeout` seconds in all, and then none is held."""
-        undo: list[Undo] = []
-        try:
-            return self._leases(run(self._acquire(timeout, undo)))
-        except BaseException:
-            undo_all(self._keeper, undo)
-            raise
+        return self._acquire(timeout)
 
     def try_acquire(self) -> Leases | None:
         """Hold all of them if they are free at this moment, else None. Never waits."""
@@ -168,20 +173,8 @@ class LockAll(_BaseLockAll[Lease]):
             undo_all(self._keeper, undo)
             raise
 
-    def __enter__(self) -> Leases:
-        undo: list[Undo] = []
-        try:
-            self._open.append(leases := self._leases(run(self._acquire(DEFAULT, undo))))
-            return leases
-        except BaseException:
-            undo_all(self._keeper, undo)
-            raise
-
-    def __exit__(self, *failure: Any) -> None:
-        stack = ExitStack()
-        for lease in self._innermost().values():
-            stack.push(lease)
-        stack.__exit__(*failure)
+    def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Leases:
+        return self._leases(run(self._hold(timeout, undo)))
 
     def _leases(self, taken: list[Kept]) -> Leases:
         leases = [Lease(self._keeper, kept) for kept in taken]
@@ -190,7 +183,7 @@ class LockAll(_BaseLockAll[Lease]):
         )
 
 
-class AsyncLockAll(_BaseLockAll[AsyncLease]):
+class AsyncLockAll(_BaseLockAll[AsyncLease, AsyncLeases], AsyncBlocks[AsyncLeases]):
     """Several locks that are taken and given back together."""
 
     def __init__(self, locks: Sequence[AsyncLock], timeout: float | None) -> None:
@@ -200,10 +193,12 @@ class AsyncLockAll(_BaseLockAll[AsyncLease]):
         """Wait for all of them; `LockTimeout` after `timeout` seconds in all, and then none is held."""
         undo: list[Undo] = []
         try:
-            return self._leases(await self._acquire(timeout, undo))
+            return self._leases(await self._hold(timeout, undo))
         except BaseException:
             undo_all(self._keeper, undo)
             raise
+
+    _acquire = acquire  # for `async with`
 
     async def try_acquire(self) -> AsyncLeases | None:
         """Hold all of them if they are free at this moment, else None. Never waits."""
@@ -214,19 +209,6 @@ class AsyncLockAll(_BaseLockAll[AsyncLease]):
         except BaseException:
             undo_all(self._keeper, undo)
             raise
-
-    async def __aenter__(self) -> AsyncLeases:
-        leases = await self.acquire()
-        for lease in leases.values():
-            await lease.__aenter__()
-        self._open.append(leases)
-        return leases
-
-    async def __aexit__(self, *failure: Any) -> None:
-        stack = AsyncExitStack()
-        for lease in self._innermost().values():
-            stack.push_async_exit(lease)
-        await stack.__aexit__(*failure)
 
     def _leases(self, taken: list[Kept]) -> AsyncLeases:
         made = [lock._lease(kept) for lock, kept in zip(self._locks, taken, strict=True)]

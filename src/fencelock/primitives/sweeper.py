@@ -10,6 +10,7 @@ import threading
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.errors import FencelockError
+from fencelock.core.ticket import Departure
 from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event, Task
 from fencelock.io.process import Origin
@@ -24,9 +25,11 @@ class _Doomed:
 
     __slots__ = ("backoff", "certain", "departure", "due", "ticket", "until")
 
-    def __init__(self, kept: Kept, now: float, due: float, backoff: Backoff) -> None:
+    def __init__(
+        self, kept: Kept, departure: Departure, now: float, due: float, backoff: Backoff
+    ) -> None:
         self.ticket = kept.ticket
-        self.departure = kept.departure()
+        self.departure = departure
         self.certain = not kept.unanswered
         self.due = due
         self.until = now + kept.ticket.ttl
@@ -49,6 +52,9 @@ class Sweeper:
     def __len__(self) -> int:
         return len(self._doomed)
 
+    def __contains__(self, kept: Kept) -> bool:
+        return kept.ticket.id in self._doomed
+
     def doom(self, kept: Kept) -> None:
         """Take this ticket out of its queue, in the background, however long the engine is away.
 
@@ -57,16 +63,19 @@ class Sweeper:
         as there is a request to join the queue of which nothing was heard.
         """
         if self._origin.here:
-            self._condemn(kept, 0.0)
+            self.condemn(kept, kept.departure(), 0.0)
             self._start()
 
+    def condemn(self, kept: Kept, departure: Departure, after: float) -> None:
+        """Write down that this ticket must go, and give its caller so many seconds for a first try."""
+        now, ticket = self._io.now(), kept.ticket
+        backoff = Backoff(0.05, max(0.05, ticket.ttl / 4), self._io.random)
+        with self._mutex:
+            self._doomed[ticket.id] = _Doomed(kept, departure, now, now + after, backoff)
+
     async def discard(self, kept: Kept, patience: float) -> None:
-        """Take this ticket out of its queue: now if the engine answers, else in the background."""
-        if not self._origin.here:
-            return
+        """Take a condemned ticket out of its queue: now if the engine answers, else in the background."""
         id = kept.ticket.id
-        # First of all, so that a second cancellation can't lose it; but leave the first try to us.
-        self._condemn(kept, patience)
         try:
             if patience:
                 await self._io.shield(self._drop(id, timeout=patience))
@@ -85,12 +94,6 @@ class Sweeper:
         for id in list(self._doomed):
             if not await self._drop(id):
                 break  # the engine does not answer: what is left there ends with its ttl
-
-    def _condemn(self, kept: Kept, after: float) -> None:
-        now, ticket = self._io.now(), kept.ticket
-        backoff = Backoff(0.05, max(0.05, ticket.ttl / 4), self._io.random)
-        with self._mutex:
-            self._doomed[ticket.id] = _Doomed(kept, now, now + after, backoff)
 
     def _start(self) -> None:
         with self._mutex:

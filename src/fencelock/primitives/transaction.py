@@ -14,10 +14,12 @@ from fencelock.core.durations import check_patience, check_timeout
 from fencelock.core.errors import DeadlockVictim, FencelockError, LeaseLost
 from fencelock.core.functions import is_async
 from fencelock.io.blocking import run
+from fencelock.primitives.blocks import Undo, undo_all
 from fencelock.primitives.cycles import Detect
+from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding, release_all
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
-from fencelock.primitives.lock import BaseLock, Undo, undo_all
+from fencelock.primitives.lock import BaseLock
 from fencelock.primitives.policies import Ordered, Policy, Timeout, WaitDie, choose
 from fencelock.primitives.waiting import new_id, obtain
 from fencelock.primitives.wounds import WoundWait
@@ -35,7 +37,7 @@ _KINDS: dict[str, type[Policy]] = {
 }
 
 
-class BaseTransaction(Generic[L]):
+class BaseTransaction(Holding, Generic[L]):
     """What a transaction is, in both worlds."""
 
     _lease: type[L]
@@ -92,7 +94,9 @@ class BaseTransaction(Generic[L]):
         if (held := keeper.held_by(lock.name, caller)) is not None:
             lock._refuse_to_wait_for(held.ticket.share)
         kept = lock._new(caller, undo)
+        self._policy.undo = undo
         left = self._left(keeper.io.now())
+        wounded: DeadlockVictim | None = None
         try:
             patience = self._policy.patience(left)
             if not await obtain(keeper, kept, patience, self._policy.attend):
@@ -100,8 +104,11 @@ class BaseTransaction(Generic[L]):
         finally:
             if not self.age:
                 self.age = kept.fence
-            await self._policy.settle()
+            wounded = await self._policy.settle()
+        if wounded is not None:
+            raise wounded
         lease = self._leases[lock.name] = self._lease(keeper, kept)
+        undo.clear()  # it is the transaction's now
         return lease
 
     def _left(self, now: float) -> float:
@@ -109,20 +116,24 @@ class BaseTransaction(Generic[L]):
             self._until = now + self._timeout
         return max(0.0, self._until - now)
 
-    async def _finish(self, error: BaseException | None = None) -> None:
-        """Give everything back, the last first; a loss is raised unless there is an error already."""
-        lost: LeaseLost | None = None
-        for lease in reversed(list(self._leases.values())):
-            try:
-                try:
-                    await lease._release()
-                except FencelockError as failure:
-                    lease._ended(error, failure)
-            except LeaseLost as failure:
-                lost = lost or failure
+    async def _release(self) -> None:
+        """Give everything back, the last first."""
+        try:
+            await release_all(list(self._leases.values()))
+        except BaseException:
+            self._give_up()
+            raise
         self._leases.clear()
-        if lost is not None:
-            raise lost
+
+    def _give_up(self) -> None:
+        for lease in list(self._leases.values()):
+            lease._give_up()
+        self._leases.clear()
+
+    def __del__(self) -> None:
+        # Interrupted in the very moment in which the `with` block was about to be left: as in `Blocks`.
+        for lease in self.__dict__.get("_leases", {}).values():
+            self._keeper.errands.append(lease._give_up)
 
     async def _again(self, victim: DeadlockVictim) -> None:
         """After it has given up everything: wait a moment, and be as old as before."""
@@ -141,7 +152,7 @@ class BaseTransaction(Generic[L]):
             raise FencelockError("this transaction is under way: make one for each piece of work")
 
 
-class Transaction(BaseTransaction[Lease]):
+class Transaction(BaseTransaction[Lease], BlockingHolding):
     """Locks that are taken one after the other and given back together."""
 
     _lease = Lease
@@ -160,26 +171,26 @@ class Transaction(BaseTransaction[Lease]):
         if is_async(work):
             raise TypeError("a coroutine function needs the transaction of an AsyncClient")
         self._check_idle()
-        while True:
-            try:
-                with self:
-                    return work(self)
-            except DeadlockVictim as victim:
-                if victim.transaction != self.id:
-                    raise
-                run(self._again(victim))
-
-    def __enter__(self) -> Transaction:
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        run(self._finish(error))
+        try:
+            while True:
+                try:
+                    with self:
+                        return work(self)
+                except DeadlockVictim as victim:
+                    if victim.transaction != self.id:
+                        raise
+                    run(self._again(victim))
+        except BaseException:
+            self._give_up()  # interrupted on the way out
+            raise
 
 
-class AsyncTransaction(BaseTransaction[AsyncLease]):
+class AsyncTransaction(BaseTransaction[AsyncLease], AsyncHolding):
     """Locks that are taken one after the other and given back together."""
 
     _lease = AsyncLease
+    _cancels = False
+    _canceller = None
 
     async def lock(self, name: str) -> AsyncLease:
         """Hold a lock until the end of the transaction; `DeadlockVictim` if it has to be given up."""
@@ -202,8 +213,10 @@ class AsyncTransaction(BaseTransaction[AsyncLease]):
                     raise
                 await self._again(victim)
 
-    async def __aenter__(self) -> AsyncTransaction:
-        return self
+    # The leases have no `on_lost`, so there is nothing to cancel.
 
-    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        await self._finish(error)
+    def _loss(self) -> LeaseLost | None:
+        return None
+
+    def _on_loss(self, callback: Callable[[], Any]) -> None:
+        pass

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.errors import EngineError
-from fencelock.core.ticket import ADMITTED, GONE, REFUSED, WAITING, Place
+from fencelock.core.ticket import ADMITTED, GONE, REFUSED, WAITING, Departure, Place
 from fencelock.primitives.keeper import RENEW_AT, Keeper
 from fencelock.primitives.kept import WITHDRAWN, Kept
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
@@ -186,9 +186,12 @@ async def _look(
 
 async def withdraw(keeper: Keeper, kept: Kept, patience: float) -> None:
     """Give up a ticket under which nobody has worked; waits so long for the engine to confirm it."""
-    kept.reason = WITHDRAWN
     if not keeper.here:  # a forked child: it is its parent's
+        kept.reason = WITHDRAWN
         return
+    # First of all, so that neither a second cancellation nor an interruption can lose it.
+    keeper.sweeper.condemn(kept, Departure.WITHDRAWN, patience)
+    kept.reason = WITHDRAWN
     keeper.forget(kept)
     keeper.engine.unpark(kept.ticket)
     await keeper.sweeper.discard(kept, patience)

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from fencelock.core.deadlock import Stamp, to_wound
-from fencelock.core.errors import EngineError, FencelockError
+from fencelock.core.errors import DeadlockVictim, EngineError, FencelockError
 from fencelock.core.ticket import Departure, Owner, Ticket
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.kept import WITHDRAWN, Kept
@@ -59,13 +59,13 @@ class WoundWait(Policy):
             raise self._victim(kept.ticket.name, "an older one waits for what it holds")
         return math.inf
 
-    async def settle(self) -> None:
+    async def settle(self) -> DeadlockVictim | None:
         alarm, self._alarm = self._alarm, None
         marks, self._marks = self._marks, {}
         for mark in marks.values():
             await withdraw(self._keeper, mark, 0.0)
         if alarm is None:
-            return
+            return None
         alarm.over = True  # before it leaves: that wakes the one who listens
         self._keeper.forget(alarm.bell)
         alarm.bell.reason = WITHDRAWN
@@ -76,18 +76,21 @@ class WoundWait(Policy):
         except BaseException as error:
             self._keeper.sweeper.doom(alarm.bell)
             if isinstance(error, EngineError):
-                return
+                return None
             raise
         if alarm.rang or not there:
-            raise self._victim(alarm.parked.ticket.name, "an older one waits for what it holds")
+            return self._victim(alarm.parked.ticket.name, "an older one waits for what it holds")
+        return None
 
     async def _arm(self, parked: Kept) -> None:
         """Hold the bell and listen, unless somebody was faster: then it is a wound."""
         bell = self._new(bell_of(self._transaction.stamp), parked, _ARMED)
+        self.undo.append(bell)
         if not await obtain(self._keeper, bell, 0.0):
             raise self._victim(parked.ticket.name, "an older one waits for what it holds")
         self._alarm = alarm = _Alarm(bell, parked)
-        bell.on_lost = [lambda: self._ring(alarm)]  # at its renewal, should nobody have heard it
+        # At its renewal, should nobody have heard it.
+        self._keeper.on_loss(bell, lambda: self._ring(alarm))
         self._keeper.io.spawn(self._listen(alarm), "fencelock-wounds")
 
     async def _listen(self, alarm: _Alarm) -> None:
@@ -109,6 +112,7 @@ class WoundWait(Policy):
             return
         bell = bell_of(stamp)
         mark = self._new(bell, parked, "wound")
+        self.undo.append(mark)
         if await obtain(self._keeper, mark, 0.0):
             self._marks[stamp] = mark
             return

@@ -1,0 +1,137 @@
+"""The `with` blocks of locks, of several locks and of elections.
+
+What is taken on the way in is undone if the caller can't have it. What an open block holds is given back on
+every way out, and given up if the block can't be left any more.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
+from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.kept import WITHDRAWN, Kept
+
+Undo = Kept | Callable[[], None]
+"""A ticket to give up, or a function that undoes something else."""
+
+H = TypeVar("H", bound=Holding)
+BlockingH = TypeVar("BlockingH", bound=BlockingHolding)
+AsyncH = TypeVar("AsyncH", bound=AsyncHolding)
+
+
+class _Default:
+    """Stands for "as given to lock()": None already means "wait for ever"."""
+
+    def __repr__(self) -> str:
+        return "<as given to lock()>"
+
+
+DEFAULT = _Default()
+
+
+class Blocks(Generic[H]):
+    """The open blocks of one object, of all callers that share it."""
+
+    _keeper: Keeper
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._open: list[H] = []
+
+    def _innermost(self) -> H:
+        """What the block that ends now holds."""
+        # Two tasks that share one lock object must not end each other's lease.
+        caller = self._keeper.io.caller()
+        every = list(self._open)
+        for held in reversed(every):
+            if held._caller == caller:
+                return held
+        if not every:
+            raise RuntimeError(f"the with block of {self!r} was left but never entered")
+        return every[
+            -1
+        ]  # entered in another thread or task; of several only the newest can be good
+
+    def __del__(self) -> None:
+        # A block that was entered and can't be left any more: it was interrupted in the very moment
+        # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex:
+        # the keeper gives these up when it comes by to renew them.
+        for held in self.__dict__.get("_open", ()):  # none if the constructor failed
+            self._keeper.errands.append(held._give_up)
+
+
+class BlockingBlocks(Blocks[BlockingH]):
+    """`with` blocks."""
+
+    @abstractmethod
+    def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> BlockingH:
+        """Wait and hold it. `undo` learns how to undo all that was done for it."""
+
+    def _acquire(self, timeout: float | _Default | None) -> BlockingH:
+        undo: list[Undo] = []
+        try:
+            return self._acquired(undo, timeout)
+        except BaseException:
+            undo_all(self._keeper, undo)
+            raise
+
+    def __enter__(self) -> BlockingH:
+        undo: list[Undo] = []
+        held: BlockingH | None = None
+        try:
+            held = self._acquired(undo)
+            self._open.append(held)
+            return held
+        except BaseException:
+            if held in self._open:
+                self._open.remove(held)
+            undo_all(self._keeper, undo)
+            raise
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        held: BlockingH | None = None
+        try:
+            held = self._open[0] if len(self._open) == 1 else self._innermost()
+            held._end(error)
+        except BaseException:
+            if held is None:
+                held = self._innermost()
+            held._give_up()
+            raise
+        finally:
+            if held in self._open:
+                self._open.remove(held)
+
+
+class AsyncBlocks(Blocks[AsyncH]):
+    """`async with` blocks."""
+
+    @abstractmethod
+    async def _acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncH:
+        """Wait and hold it. If the caller can't have it, nothing stays behind."""
+
+    async def __aenter__(self) -> AsyncH:
+        held = await self._acquire()
+        self._open.append(held)
+        return await held.__aenter__() if held._cancels else held
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        held = self._open[0] if len(self._open) == 1 else self._innermost()
+        try:
+            await held._end(error)
+        finally:
+            if held in self._open:
+                self._open.remove(held)
+
+
+def undo_all(keeper: Keeper, undo: list[Undo]) -> None:
+    """Undo what was done, the last thing first."""
+    while undo:
+        last = undo.pop()
+        if isinstance(last, Kept):
+            keeper.give_up(last, WITHDRAWN)
+        else:
+            last()

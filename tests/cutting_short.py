@@ -1,0 +1,94 @@
+"""Work that is cut short on purpose: interrupted at its k-th step, cancelled at its k-th await."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import fencelock
+
+PACKAGE = str(Path(fencelock.__file__).parent)
+
+# Python itself makes sure that no signal comes between __enter__ and the body.
+BEYOND_US = {("return", "__enter__")}
+
+
+def ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+class InterruptAt:
+    """Runs a signal's handler at the k-th step of Fencelock's own code that this thread takes.
+
+    A step is the beginning or the end of a call: there Python looks whether a signal has come.
+    """
+
+    def __init__(
+        self, k: int, handler: Callable[[], None] = ctrl_c, *, lines: bool = False
+    ) -> None:
+        self._left = k
+        self._handler = handler
+        self._hook = self._trace  # Python itself does not keep what it is calling
+        self.where: str | None = None
+
+    def __call__(self, act: Callable[[], Any]) -> None:
+        before = sys.gettrace()
+        self.arm()
+        try:
+            act()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+            self._left = sys.maxsize  # a frame that lives on may still know this one
+
+    def arm(self) -> None:
+        """Begin to count. Frames that have begun already are not looked at."""
+        sys.settrace(self._hook)
+
+    def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        code = frame.f_code
+        if self.where is not None or not code.co_filename.startswith(PACKAGE):
+            return None
+        frame.f_trace_lines = False
+        if event != "exception" and (event, code.co_name) not in BEYOND_US:
+            self._left -= 1
+            if self._left < 0:
+                self.where = f"{event} of {code.co_qualname}, line {frame.f_lineno}"
+                self._handler()
+                return None
+        return self._hook
+
+
+class CancelledAt(Awaitable[Any]):
+    """Runs a coroutine in the current task and cancels the task at the k-th await that suspends."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], k: int) -> None:
+        self._coroutine = coroutine
+        self._k = k
+        self.reached = False
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        steps = self._coroutine.__await__()
+        act: Callable[[], Any] = lambda: steps.send(None)  # noqa: E731 - changes with each step
+        for number in count():
+            try:
+                suspended_on = act()
+            except StopIteration as stop:
+                return stop.value
+            if number == self._k:
+                self.reached = True
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()  # takes effect at the very yield below
+            try:
+                yield suspended_on
+            except BaseException as error:
+                act = lambda error=error: steps.throw(error)  # type: ignore[misc]  # noqa: E731
+            else:
+                act = lambda: steps.send(None)  # noqa: E731

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,22 @@ def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hiredis", None)
     with pytest.raises(fencelock.Unsupported, match=r"pip install 'fencelock\[redis\]'"):
         fencelock.Client("redis://:secret@localhost")
+
+
+def test_a_driver_that_can_not_be_loaded() -> None:
+    """As psycopg is where it finds no libpq."""
+    code = "import fencelock; fencelock.Client('postgresql://:secret@localhost/app')"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PSYCOPG_IMPL": "c"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    *_, said = ended.stderr.splitlines()
+    assert said.startswith("fencelock.core.errors.Unsupported: postgresql:// can't load its driver")
+    assert said.endswith("): install it with: pip install 'fencelock[postgres]'")
+    assert "secret" not in ended.stderr.replace(code, "")
 
 
 def test_an_engine_that_cannot_give_correctness() -> None:

@@ -5,12 +5,10 @@ comment behind each `print(…)` says; there, `…` stands for anything, as does
 blocks (`sh`) are run as well. What can't be run here is marked `console`, or `py` for a fragment.
 """
 
-import fnmatch
 import os
 import re
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -165,21 +163,3 @@ def test_every_error_is_explained() -> None:
         thing = getattr(fencelock, name)
         if isinstance(thing, type) and issubclass(thing, Exception):
             assert f"`{name}`" in page
-
-
-def test_an_install_has_everything(tmp_path: Path) -> None:
-    """All that is not Python but belongs to the package, and what `pip install .` needs to know."""
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    packed = zipfile.ZipFile(wheel).namelist()
-    source = ROOT / "src"
-    ours = [str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()]
-    wanted = [path for path in ours if "__pycache__" not in path and ".egg-info" not in path]
-    assert set(wanted) <= set(packed)
-    for kind in ("*.lua", "*.sql", "*/py.typed"):
-        assert fnmatch.filter(packed, kind), kind

@@ -143,7 +143,7 @@ def test_a_driver_that_can_not_be_loaded() -> None:
 
 
 def test_an_engine_that_cannot_give_correctness() -> None:
-    with pytest.raises(fencelock.UnsafeEngine, match="use sqlite://"):
+    with pytest.raises(fencelock.UnsafeEngine, match="one server whose clock"):
         fencelock.Client("redis://localhost", purpose="correctness")
     client = fencelock.Client("redis://localhost")
     with pytest.raises(fencelock.UnsafeEngine, match="storage check the fence"):
@@ -167,6 +167,8 @@ def test_every_engine_declares_its_traits() -> None:
         assert traits.guarantee in ("efficiency", "correctness")
         assert traits.fencing
         assert traits.clock
+        # No promise of correctness is without a condition, and a condition is of no use without one.
+        assert bool(traits.condition) == (traits.guarantee == "correctness")
 
 
 def test_labels() -> None:

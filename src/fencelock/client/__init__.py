@@ -82,7 +82,8 @@ class Client(BaseClient[Lease, Lock, "LockAll", "Transaction", "Election"]):
     ) -> Lock:
         """A lock on a name; nothing is sent yet. `ttl`: how long a lease lives unless renewed.
         `timeout`: how long to wait in a `with`. `on_lost` is called with the lease when it is lost.
-        `guard` refuses older holders before you have the lease: what you then read stays true."""
+        `guard` refuses older holders before you have the lease: what you then read stays true until you
+        write, or your write is refused."""
         return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard=guard)
 
     def once(

@@ -1,7 +1,7 @@
 """Customers reserve pieces of a small stock in PostgreSQL, with psycopg; the lock is in the same database.
 
 With `guard=` the lock shows its fence to the database as soon as it is acquired, before anything is read: so
-what is read then stays true until it is written.
+what is read then stays true until it is written, or the write is refused.
 
 Run it: python examples/reserve_stock.py postgresql://user:password@localhost/database
 """

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -124,8 +126,24 @@ def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         fencelock.Client("redis://:secret@localhost")
 
 
+def test_a_driver_that_can_not_be_loaded() -> None:
+    """As psycopg is where it finds no libpq."""
+    code = "import fencelock; fencelock.Client('postgresql://:secret@localhost/app')"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PSYCOPG_IMPL": "c"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    *_, said = ended.stderr.splitlines()
+    assert said.startswith("fencelock.core.errors.Unsupported: postgresql:// can't load its driver")
+    assert said.endswith("): install it with: pip install 'fencelock[postgres]'")
+    assert "secret" not in ended.stderr.replace(code, "")
+
+
 def test_an_engine_that_cannot_give_correctness() -> None:
-    with pytest.raises(fencelock.UnsafeEngine, match="use sqlite://"):
+    with pytest.raises(fencelock.UnsafeEngine, match="one server whose clock"):
         fencelock.Client("redis://localhost", purpose="correctness")
     client = fencelock.Client("redis://localhost")
     with pytest.raises(fencelock.UnsafeEngine, match="storage check the fence"):
@@ -149,6 +167,8 @@ def test_every_engine_declares_its_traits() -> None:
         assert traits.guarantee in ("efficiency", "correctness")
         assert traits.fencing
         assert traits.clock
+        # No promise of correctness is without a condition, and a condition is of no use without one.
+        assert bool(traits.condition) == (traits.guarantee == "correctness")
 
 
 def test_labels() -> None:

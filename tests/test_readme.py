@@ -5,12 +5,10 @@ comment behind each `print(…)` says; there, `…` stands for anything, as does
 blocks (`sh`) are run as well. What can't be run here is marked `console`, or `py` for a fragment.
 """
 
-import fnmatch
 import os
 import re
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -123,10 +121,13 @@ def test_the_two_commands_are_there() -> None:
 
 
 def test_the_table_of_promises_is_what_the_engines_declare() -> None:
-    rows = re.findall(r"^\|[^|]*\| `([^`]*)`[^|]*\| \*\*(\w+)\*\*", _readme(), re.MULTILINE)
-    for url, promise in rows:
-        assert fencelock.Client(url).traits.guarantee == promise, url
-    schemes = {url.partition("://")[0] for url, _ in rows}
+    row = r"^\|[^|]*\| `([^`]*)`[^|]*\| \*\*(\w+)\*\*([^|]*) \|"
+    rows = re.findall(row, _readme(), re.MULTILINE)
+    for url, promise, condition in rows:
+        traits = fencelock.Client(url).traits
+        assert traits.guarantee == promise, url
+        assert condition or not traits.condition, f"say what the promise of {url} rests on"
+    schemes = {url.partition("://")[0] for url, _, _ in rows}
     with_tls = ("rediss", "redlocks", "etcds", "zookeepers")
     assert schemes == {scheme for scheme in registry._BUILT_IN if not scheme.startswith(with_tls)}
 
@@ -144,19 +145,34 @@ def _readme() -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", prose):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", _prose(page)):
+        if "://" in target:
+            continue
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        assert not anchor or anchor in _anchors(there), f"{target}#{anchor}"
 
 
-def test_the_map_of_the_code_names_what_is_there() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    paths = re.findall(r"`(\w[\w./-]*(?:/[\w.-]*|\.py|\.md|\.toml))`", text)
-    assert len(paths) > 20
-    for path in paths:
+def _prose(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def _anchors(page: Path) -> set[str]:
+    """Those that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", _prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+MAPS = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "decisions").glob("*.md"))]
+
+
+def test_maps_and_decisions_name_files_that_are_there() -> None:
+    named = r"`(\w[\w./-]*(?:/[\w.-]*|\.(?:py|md|toml|lua|sql|proto|txt)))`"
+    found = [(page, path) for page in MAPS for path in re.findall(named, page.read_text())]
+    assert len(found) > 30
+    for page, path in found:
         places = (ROOT / path, ROOT / "src" / "fencelock" / path)
-        assert any(place.exists() for place in places), path
+        assert any(place.exists() for place in places), f"{page.name} names {path}"
 
 
 def test_every_error_is_explained() -> None:
@@ -165,21 +181,3 @@ def test_every_error_is_explained() -> None:
         thing = getattr(fencelock, name)
         if isinstance(thing, type) and issubclass(thing, Exception):
             assert f"`{name}`" in page
-
-
-def test_an_install_has_everything(tmp_path: Path) -> None:
-    """All that is not Python but belongs to the package, and what `pip install .` needs to know."""
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    packed = zipfile.ZipFile(wheel).namelist()
-    source = ROOT / "src"
-    ours = [str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()]
-    wanted = [path for path in ours if "__pycache__" not in path and ".egg-info" not in path]
-    assert set(wanted) <= set(packed)
-    for kind in ("*.lua", "*.sql", "*/py.typed"):
-        assert fnmatch.filter(packed, kind), kind

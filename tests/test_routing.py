@@ -86,11 +86,20 @@ def test_a_part_that_is_away_does_not_take_the_others_along(
         server.thaw()
 
 
+def test_correctness_rests_on_what_all_of_them_need(tmp_path: Path) -> None:
+    places = [f"sqlite:///{tmp_path}/{n}.db" for n in range(2)]
+    client = fencelock.Client({"x*": "postgresql://localhost/app", "*": places})
+    assert client.traits.guarantee == "correctness"
+    assert client.traits.condition.count("one machine") == 1
+    assert client.traits.condition.count("synchronous standby") == 1
+
+
 def test_what_all_can_do_is_what_is_promised(tmp_path: Path) -> None:
     routes: Any = {"x*": "redlock://a,b,c", "*": f"sqlite:///{tmp_path}/locks.db"}
     client = fencelock.Client(routes)
     assert client.traits.guarantee == "efficiency"
     assert not client.traits.fifo
+    assert not client.traits.condition
     with pytest.raises(fencelock.UnsafeEngine):
         fencelock.Client(routes, purpose="correctness")
     with pytest.raises(fencelock.Unsupported):

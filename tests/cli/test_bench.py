@@ -119,7 +119,9 @@ def test_an_overlap_is_seen() -> None:
 
 # --- what they mean
 
-CORRECT = fencelock.Traits("correctness", fencing="a counter", clock="its own")
+CORRECT = fencelock.Traits(
+    "correctness", fencing="a counter", clock="its own", condition="all is well"
+)
 
 
 def figures(pair: float = 0.0002, slow: float = 0.001, look: float = 0.0001) -> dict[str, Figure]:
@@ -139,6 +141,7 @@ def test_an_engine_without_faults() -> None:
         "in order of arrival",
         "The shortest sensible ttl is 1 s; the default is 30 s.",
         "about 6,200 leases of 30 s",
+        "Promise: correctness, as long as all is well.",
         "Fences: a counter.",
     ):
         assert any(text in line for line in lines), text

@@ -32,7 +32,7 @@ class AcmeEngine(Engine):
 
     traits = Traits(
         guarantee="efficiency",
-        fencing="max(previous + 1, the wall clock in µs): falls if the file is lost and the clock set back",
+        fencing="max(previous + 1, the wall clock in µs): falls if the file is lost and the clock behind",
         clock="this machine's wall clock",
         push=False,
     )

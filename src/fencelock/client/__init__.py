@@ -35,7 +35,8 @@ class Client(BaseClient[Lease, Lock, "LockAll", "Transaction", "Election"]):
     folder. A dict, `{"order:*": url1, "*": url2}`, gives each name the engine of the first pattern that
     matches it; several URLs for one pattern are chosen from by the name's hash. `ttl` is the default for
     this client's locks, 30 seconds if not given. `label` says who you are in listings.
-    `purpose="correctness"` refuses engines that can't promise it.
+    `purpose="correctness"` refuses engines that can't promise it; `traits.condition` says on what the
+    promise of the others rests.
     """
 
     _kind = Lock
@@ -82,7 +83,8 @@ class Client(BaseClient[Lease, Lock, "LockAll", "Transaction", "Election"]):
     ) -> Lock:
         """A lock on a name; nothing is sent yet. `ttl`: how long a lease lives unless renewed.
         `timeout`: how long to wait in a `with`. `on_lost` is called with the lease when it is lost.
-        `guard` refuses older holders before you have the lease: what you then read stays true."""
+        `guard` refuses older holders before you have the lease: what you then read stays true until you
+        write, or your write is refused."""
         return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard=guard)
 
     def once(

@@ -175,8 +175,9 @@ class BaseClient(Generic[L, K, A, X, E]):
         if purpose == "correctness" and self.traits.guarantee != "correctness":
             raise UnsafeEngine(
                 "this engine can only promise an efficiency lock: in a failover, a restart or a clock "
-                "jump two holders are possible. For a correctness lock use sqlite:// (one machine), "
-                "etcd://, zookeeper://, postgresql:// or mysql:// (many); or keep this engine with "
+                "jump two holders are possible. For a correctness lock use etcd:// or zookeeper://, or "
+                "sqlite:// on one machine, or postgresql:// or mysql:// on one server whose clock is never "
+                "set forward (traits.condition has the details); or keep this engine with "
                 "purpose='efficiency' and let your storage check the fence"
             )
 

@@ -42,7 +42,8 @@ class Traits(NamedTuple):
     """What an engine can and can't promise. Tests skip, and users are refused, by these alone."""
 
     guarantee: Guarantee
-    """*efficiency*: now and then two holders are possible. *correctness*: only a paused one, and fenced."""
+    """*efficiency*: now and then two holders are possible. *correctness*: only a paused one, and fenced,
+    under the `condition`."""
     fencing: str
     """What keeps fences growing, and what could make them fall."""
     clock: str
@@ -66,6 +67,9 @@ class Traits(NamedTuple):
     numbered: bool = True
     """Whether those who wait have their fence already. If not, they wait in a queue of the server's own:
     the fence comes with the admission, and of that they hear a moment later."""
+    condition: str = ""
+    """What *correctness* rests on, besides clocks whose rates differ by less than 1 %: goes on after "as long
+    as". Empty if on nothing else, and for *efficiency*."""
 
     @property
     def expiring(self) -> bool:

@@ -60,6 +60,7 @@ class MemoryEngine(Engine):
         sharing=True,
         notes=True,
         shared=False,
+        condition="all who want the lock are in this process",
     )
 
     def __init__(self, store: MemoryStore, io: IO) -> None:

@@ -53,12 +53,11 @@ def _opener(url: Url) -> Opener:
         module, function, extra = _BUILT_IN[url.scheme]
         try:
             opener: Opener = getattr(import_module(module), function)
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             if extra is None or (error.name or "").startswith("fencelock"):
                 raise
             raise Unsupported(
-                f"{url.scheme}:// needs the package {error.name!r}: "
-                f"install it with: pip install 'fencelock[{extra}]'"
+                f"{url.scheme}:// {_lack(error)}: install it with: pip install 'fencelock[{extra}]'"
             ) from error
         return opener
     for entry_point in _offered():
@@ -67,6 +66,14 @@ def _opener(url: Url) -> Opener:
             return found
     known = ", ".join(f"{scheme}://" for scheme in schemes())
     raise Unsupported(f"no engine for {url.scheme}:// URLs; known are {known}")
+
+
+def _lack(error: ImportError) -> str:
+    """What an engine's driver lacks: itself, or something of the system's, as psycopg without libpq."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"needs the package {error.name!r}"
+    first, *_ = str(error).splitlines()
+    return f"can't load its driver ({first})"
 
 
 def schemes() -> list[str]:

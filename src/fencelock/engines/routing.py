@@ -156,4 +156,10 @@ def _least(engines: list[Engine]) -> Traits:
         unwatched=max(one.unwatched for one in traits),
         fencing="; ".join(dict.fromkeys(one.fencing for one in traits)),
         clock="; ".join(dict.fromkeys(one.clock for one in traits)),
+        condition=_conditions(traits) if weakest.guarantee == "correctness" else "",
     )
+
+
+def _conditions(traits: list[Traits]) -> str:
+    """Those of all of them; each once."""
+    return "; ".join(dict.fromkeys(one.condition for one in traits if one.condition))

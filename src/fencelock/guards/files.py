@@ -43,7 +43,8 @@ class FencedFile:
             _sync_folder(self.path.parent)
 
     def raise_fence(self, lease: Stamp) -> None:
-        """The read barrier: after this no older holder can write any more, so what you read stays true."""
+        """The read barrier: after this no older holder can write any more. So what you read then stays true
+        until you write, or your write is refused."""
         with self._locked():
             self._check(lease)
 
@@ -105,7 +106,8 @@ class AsyncFencedFile:
         await asyncio.to_thread(self._file.write, data, lease)
 
     async def raise_fence(self, lease: Stamp) -> None:
-        """The read barrier: after this no older holder can write any more, so what you read stays true."""
+        """The read barrier: after this no older holder can write any more. So what you read then stays true
+        until you write, or your write is refused."""
         await asyncio.to_thread(self._file.raise_fence, lease)
 
     async def newest(self) -> int:

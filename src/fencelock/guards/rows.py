@@ -154,7 +154,8 @@ class SqlGuard(_Rows):
         return run(self._newest(session_of(connection, blocking=True), name))
 
     def raise_fence(self, lease: Stamp) -> None:
-        """The read barrier: after this no older holder can write any more, so what you read stays true."""
+        """The read barrier: after this no older holder can write any more. So what you read then stays true
+        until you write, or your write is refused."""
         if self._open is None:
             raise Unsupported("to raise the fence by itself the guard needs SqlGuard(open=…)")
         with self._open() as connection:
@@ -186,7 +187,8 @@ class AsyncSqlGuard(_Rows):
         return await self._newest(session_of(connection, blocking=False), name)
 
     async def raise_fence(self, lease: Stamp) -> None:
-        """The read barrier: after this no older holder can write any more, so what you read stays true."""
+        """The read barrier: after this no older holder can write any more. So what you read then stays true
+        until you write, or your write is refused."""
         if self._open is None:
             raise Unsupported("to raise the fence by itself the guard needs AsyncSqlGuard(open=…)")
         async with self._open() as connection:

@@ -141,7 +141,9 @@ class BaseLock(Blocks[L]):
     async def _heal(self, lease: L, stale: StaleFence, timeout: float, undo: list[Undo]) -> Kept:
         """Take the lock again, above the newest fence that the storage has seen.
 
-        We hold the lock, so nobody can have a newer fence unless the engine has forgotten its count.
+        We hold the lock, as far as our engine knows. So it has forgotten fences that it gave before; or there
+        are two of it, and the other one has a holder of its own (a split brain). We can't tell which. In both
+        cases the storage then accepts our fence and refuses the lower one.
         """
         lease.check()
         if stale.newest < lease.fence:

@@ -13,7 +13,7 @@ from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, OpenCell, act, answered, queued
 from tests.engines.postgresql.seeing import busy, cut, listening, rows
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
-from tests.waiting import soon, within
+from tests.waiting import eventually, soon, within
 
 
 async def test_connections_that_are_cut_while_idle(cell: Cell, server: PostgresqlServer) -> None:
@@ -75,6 +75,26 @@ async def test_a_crash_forgets_nothing_that_was_acknowledged(
         await cell.run(lease.renew)
         seen = await cell.run(partial(client.inspect, lease.name))
         assert [one.fence for one in seen.holders] == [lease.fence]
+
+
+def test_a_synchronous_standby_has_to_know_what_was_acknowledged(
+    own_server: PostgresqlServer,
+) -> None:
+    """Also where others are content with this server's own disk: a standby may be promoted."""
+    with fencelock.Client(own_server.url) as client:
+        client.lock("x").acquire().release()  # makes the tables
+    own_server.execute("ALTER SYSTEM SET synchronous_commit = 'local'")
+    own_server.execute("ALTER SYSTEM SET synchronous_standby_names = 'away'")
+    own_server.execute("SELECT pg_reload_conf()")
+    show = "SHOW synchronous_standby_names"
+    eventually(lambda: own_server.execute(show) == [("away",)], "the settings")
+    with fencelock.Client(own_server.url) as client:
+        with pytest.raises(fencelock.EngineError) as caught:
+            client.lock("x").acquire()
+        assert caught.value.outcome == "unknown"
+        own_server.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        own_server.execute("SELECT pg_reload_conf()")
+        eventually(lambda: own_server.execute(show) == [("",)], "the settings")
 
 
 async def test_somebodys_transaction_locks_the_row(cell: Cell, server: PostgresqlServer) -> None:

@@ -55,9 +55,8 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
     say_warnings()
     with terminable(), open_client(where) as client:
         traits = client.traits
-        client.inspect(
-            "fencelock-bench", limit=0
-        )  # if it is not there, nothing else needs to be said
+        # If the engine is not there, nothing else needs to be said.
+        client.inspect("fencelock-bench", limit=0)
         with progress() as bar, Bench(client, where, seconds, bar) as measuring:
             figures = {each.key: each for each in measuring.figures()}
     found = {

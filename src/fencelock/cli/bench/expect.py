@@ -75,6 +75,8 @@ def expectations(traits: Traits, figures: Mapping[str, Figure]) -> list[str]:
             "only stopped keeps it.",
             "Each lease, and each that waits, has a connection of its own: as many as the server allows.",
         ]
+    if traits.condition:
+        lines.append(f"Promise: {traits.guarantee}, as long as {traits.condition}.")
     return [*lines, f"Fences: {traits.fencing}."]
 
 

@@ -54,6 +54,7 @@ class EtcdEngine(Engine):
         notes=True,
         lifting=False,
         unwatched=SPARE + 2.0,
+        condition="most of the servers keep what they have on disk",
     )
 
     def __init__(self, cluster: Cluster, where: str, io: IO) -> None:

@@ -20,13 +20,17 @@ class MysqlEngine(RowsEngine[Wire]):
     traits = Traits(
         guarantee="correctness",
         fencing=(
-            "max(previous + 1, the server's clock in µs), committed before it is used; promoting a "
-            "replica that lags behind may hand out one fence twice, so guards compare (fence, id); "
-            "falls only if the newest commits are lost and the clock is set back as well"
+            "max(previous + 1, the server's clock in µs), committed before it is used; falls only if the "
+            "newest commits are lost, as when a replica that lags behind is promoted, and the clock of the "
+            "server that goes on is behind; one may then be handed out twice, so guards compare (fence, id)"
         ),
         clock="the MySQL server's wall clock",
         sharing=True,
         notes=True,
+        condition=(
+            "the database is one server that flushes each commit (innodb_flush_log_at_trx_commit = 1), no "
+            "replica that lags behind is promoted, and the server's wall clock is never set forward"
+        ),
     )
 
     def __init__(self, target: Target, io: IO) -> None:

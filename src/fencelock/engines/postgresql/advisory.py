@@ -21,7 +21,8 @@ class AdvisoryEngine(SessionsEngine[Wire]):
         guarantee="efficiency",
         fencing=(
             "max(previous + 1, the server's clock in µs) in a row that is committed before the lock "
-            "is used; promoting a standby that lags behind may hand out one fence twice"
+            "is used; promoting a standby that lags behind may hand out one fence twice, or a lower one "
+            "if its clock is behind"
         ),
         clock="none: a lock lasts as long as its connection",
         numbered=False,

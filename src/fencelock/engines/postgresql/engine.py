@@ -24,13 +24,17 @@ class PostgresqlEngine(RowsEngine[Wire]):
     traits = Traits(
         guarantee="correctness",
         fencing=(
-            "max(previous + 1, the server's clock in µs), committed before it is used; promoting a "
-            "standby that lags behind may hand out one fence twice, so guards compare (fence, id); "
-            "falls only if the newest commits are lost and the clock is set back as well"
+            "max(previous + 1, the server's clock in µs), committed before it is used; falls only if the "
+            "newest commits are lost, as when a standby that lags behind is promoted, and the clock of the "
+            "server that goes on is behind; one may then be handed out twice, so guards compare (fence, id)"
         ),
         clock="the PostgreSQL server's wall clock",
         sharing=True,
         notes=True,
+        condition=(
+            "the database is one server with fsync on, or only a synchronous standby is ever promoted, after "
+            "the old primary has ended; and the server's wall clock is never set forward"
+        ),
     )
 
     _calls: RowCalls

@@ -24,6 +24,10 @@ SELECT current_setting('server_version_num'), pg_is_in_recovery(),
        current_setting('fencelock.direct', true), current_setting('synchronous_commit');
 """
 
+_FORGETFUL = ("off", "local", "remote_write")
+"""Values of synchronous_commit with which a commit is acknowledged before it is on disk here, or on the disk of
+a synchronous standby."""
+
 # Who listens or holds a lock says nothing for long. Older servers don't know these settings, and would
 # refuse a connection that names them.
 _PATIENCE = """
@@ -128,15 +132,16 @@ class Server:
                 "session: connect to the server itself, or use postgresql://"
             )
         wire.prepares = not self.pooled
-        if durable == "off" and not self.pooled:
+        if durable in _FORGETFUL and not self.pooled:
             # What was acknowledged must not be forgotten, whatever others can live with.
             await wire.script("SET synchronous_commit = on", deadline - clock.now())
-        elif durable == "off" and not self._warned:
+        elif durable in _FORGETFUL and not self._warned:
             self._warned = True
             log.warning(
-                "%s: synchronous_commit is off: a crash of the server forgets the newest leases and "
-                "fences; switch it on for this user",
+                "%s: synchronous_commit is %s: a crash or a failover of the server forgets the newest "
+                "leases and fences; switch it on for this user",
                 self._target.where,
+                durable,
             )
 
 

@@ -27,7 +27,7 @@ _CODES = {
     "57014": "the server gave up on it: somebody's transaction may have locked rows of Fencelock; "
     "look into pg_stat_activity",
     "57P03": "the server is starting up or shutting down: try again in a moment",
-    "HF001": "rename one of the two: with postgresql+advisory:// they would be one lock",
+    "FL001": "rename one of the two: with postgresql+advisory:// they would be one lock",
     "22P05": "the database's encoding can't store this name: use a database in UTF8",
 }
 _SAME_AS_53300 = "raise max_connections, or share one Client per process"

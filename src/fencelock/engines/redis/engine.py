@@ -47,9 +47,9 @@ class RedisEngine(Engine):
     traits = Traits(
         guarantee="efficiency",
         fencing=(
-            "max(previous + 1, the server's clock in µs): grows across restarts without persistence; "
-            "falls only if the record is lost and the clock is set back; "
-            "a failover may hand out one fence twice, so guards compare (fence, id)"
+            "max(previous + 1, the server's clock in µs): falls if the previous one is forgotten (data lost, "
+            "a failover, an idle hour) and the clock that then counts is behind: set back, or another "
+            "server's; a failover may hand out one fence twice, so guards compare (fence, id)"
         ),
         clock="the Redis server's wall clock",
         sharing=True,

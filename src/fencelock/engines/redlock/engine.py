@@ -56,8 +56,9 @@ class RedlockEngine(Engine):
     traits = Traits(
         guarantee="efficiency",
         fencing=(
-            "agreed upon by a majority of nodes in two phases: unique and growing without any clock; "
-            "if most nodes forget at once, max(what is left, the clients' clocks in µs)"
+            "agreed upon by a majority of nodes in two phases: unique and growing without any clock while no "
+            "node forgets; one that forgot waits by its own wall clock before it votes again; if most forget "
+            "at once, max(what is left, the clients' clocks in µs)"
         ),
         clock="each node's own, and a majority of them",
         fifo=False,

@@ -28,11 +28,12 @@ class SqliteEngine(Engine):
         guarantee="correctness",
         fencing=(
             "max(previous + 1, the wall clock in µs), kept in the file: falls only if the file is "
-            "deleted, or its newest commits are lost in a power cut, and the clock is set back as well"
+            "deleted, or its newest commits are lost in a power cut, and the clock is behind afterwards"
         ),
         clock="this machine's clock since boot; a reboot ends every ticket",
         sharing=True,
         notes=True,
+        condition="all run on one machine, and nobody deletes or replaces the file, on a local disk",
     )
 
     def __init__(self, path: str, io: IO) -> None:

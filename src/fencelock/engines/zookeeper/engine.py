@@ -55,12 +55,13 @@ class ZooKeeperEngine(Engine):
         """Tickets that may be in their queue, though no answer said so."""
         self.traits = Traits(
             guarantee="correctness",
-            fencing="the transaction that created the ticket (czxid): grows as long as the ensemble lives",
+            fencing="the transaction that created the ticket (czxid): grows while the ensemble keeps data",
             clock="whoever waits counts the ttl on its own; the servers' for the session behind it",
             sharing=True,
             notes=True,
             lifting=False,
             unwatched=self._session,
+            condition="most of the servers keep what they have on disk",
         )
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:

@@ -78,7 +78,7 @@ BEGIN
     END IF;
     IF other <> its_name THEN
         RAISE EXCEPTION 'the names % and % have the same 64-bit hash', other, its_name
-              USING ERRCODE = 'HF001';
+              USING ERRCODE = 'FL001';
     END IF;
     IF random() * 64 < 1 THEN
         PERFORM fencelock.v2_session_sweep(now);

@@ -25,8 +25,8 @@ SELECT current_setting('server_version_num'), pg_is_in_recovery(),
 """
 
 _FORGETFUL = ("off", "local", "remote_write")
-"""Values of synchronous_commit with which a commit is acknowledged before it is on disk here, or on the disk of
-a synchronous standby."""
+"""Values of synchronous_commit with which a commit is acknowledged before it is on disk here, or on the disk
+of a synchronous standby."""
 
 # Who listens or holds a lock says nothing for long. Older servers don't know these settings, and would
 # refuse a connection that names them.

@@ -36,10 +36,11 @@ class Blocks(Generic[H]):
     """The open blocks of one object, of all callers that share it."""
 
     _keeper: Keeper
+    _open: list[H] = ()  # type: ignore[assignment]  # for __del__, if the constructor failed
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
-        self._open: list[H] = []
+        self._open = []
 
     def _innermost(self) -> H:
         """What the block that ends now holds."""
@@ -59,7 +60,7 @@ class Blocks(Generic[H]):
         # A block that was entered and can't be left any more: it was interrupted in the very moment
         # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex:
         # the keeper gives these up when it comes by to renew them.
-        for held in self.__dict__.get("_open", ()):  # none if the constructor failed
+        for held in self._open:
             self._keeper.errands.append(held._give_up)
 
 

@@ -11,6 +11,7 @@ import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
 from tests.cutting_short import CancelledAt
+from tests.deeds import DEEDS
 from tests.waiting import soon
 
 
@@ -98,6 +99,10 @@ async def do_once(client: Any, name: str) -> None:
     await client.once(f"{name}:o", work, keep=1)
 
 
+async def end_a_transaction(client: Any, name: str) -> None:
+    await DEEDS["transaction_run"].do(client, name, lambda: asyncio.sleep(0))
+
+
 TRAITS = {
     share: ("sharing",),
     do_once: ("notes",),
@@ -108,7 +113,7 @@ TRAITS = {
 
 @pytest.mark.parametrize(
     "operation",
-    [share, take_several, wound, detect, be_elected, do_once],
+    [share, take_several, end_a_transaction, wound, detect, be_elected, do_once],
     ids=lambda one: one.__name__,
 )
 async def test_every_primitive_is_cancelled_at_every_await(

@@ -210,7 +210,7 @@ class Run:
             env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "LIMIT": str(limit)},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=100,
         )
         self.code = ended.returncode
         self.lines = ended.stdout.splitlines()

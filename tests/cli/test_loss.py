@@ -24,7 +24,7 @@ TERMINATED = ["child SIGTERM", "parent SIGTERM"]
 def test_the_lock_is_broken(
     cli: Cli, client: fencelock.Client, name: str, tmp_path: Path, deaf: Sequence[str]
 ) -> None:
-    started = start_subject(cli, name, tmp_path, "--ttl", "3", "--grace", "1", deaf=deaf)
+    started = start_subject(cli, name, tmp_path, "--ttl", "3", "--grace", "1.4", deaf=deaf)
     family = started.family()
     broken_at = now()
     assert client.break_lock(name)

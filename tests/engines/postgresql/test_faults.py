@@ -13,7 +13,7 @@ from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, OpenCell, act, answered, queued
 from tests.engines.postgresql.seeing import busy, cut, listening, rows
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
-from tests.waiting import soon, within
+from tests.waiting import eventually, soon, within
 
 
 async def test_connections_that_are_cut_while_idle(cell: Cell, server: PostgresqlServer) -> None:
@@ -219,8 +219,7 @@ def test_idle_waiters_have_no_transaction(server: PostgresqlServer) -> None:
         lease = client.lock("a").acquire()
         waiter = threading.Thread(target=lambda: client.lock("a").acquire().release())
         waiter.start()
-        while client.inspect("a").waiting != 1:
-            pass
+        eventually(lambda: client.inspect("a").waiting, "the waiter")
         assert busy(server) == []
         ((locks,),) = server.execute(
             "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) "

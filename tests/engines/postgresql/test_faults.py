@@ -123,6 +123,7 @@ async def test_a_lease_begins_when_the_row_is_ours(cell: Cell, server: Postgresq
     assert left == 5_000_000
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_user_whose_transactions_are_serializable(
     server: PostgresqlServer, open_cell: OpenCell
 ) -> None:

@@ -166,7 +166,7 @@ async def test_sessions_are_counted_right(cell: Cell, witness: Witness) -> None:
     witness.end(session)
     await soon(lambda: witness.waiting() not in ([], [session]), "the waiter to come back")
     with pytest.raises(fencelock.LockTimeout):
-        await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.3))
+        await cell.run(lambda: client.lock(cell.name).acquire(timeout=2))
     await cell.run(lease.release)
     heir = await within(waiter)
     (session,) = witness.holding()

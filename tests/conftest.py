@@ -26,6 +26,8 @@ from tests.servers_redlock import RedlockSet
 from tests.servers_shared import SharedServers, ask
 from tests.servers_zookeeper import Ensemble
 
+pytest_plugins = ["tests.unsteady"]
+
 
 def pytest_collection_finish() -> None:
     """Thousands of tests and all that they import are there to stay: no collection looks at them again."""

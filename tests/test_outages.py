@@ -22,7 +22,7 @@ from tests.servers_mysql import MysqlServer
 from tests.servers_postgresql import PostgresqlServer
 from tests.servers_redlock import RedlockSet
 from tests.servers_zookeeper import Ensemble
-from tests.waiting import soon, within
+from tests.waiting import PATIENCE, soon, within
 
 Outage = Callable[[], AbstractContextManager[None]]
 
@@ -126,7 +126,7 @@ async def test_engine_gone_for_long(cell: Cell, fragile: tuple[str, Outage]) -> 
         await soon(lambda: lease.state is fencelock.LeaseState.SUSPENDED, "the suspension")
         lease.check()  # still ours: the deadline has not passed
         deadline = lease._kept.deadline
-        assert await holder.do(lambda: lease.lost.wait(10))
+        assert await holder.do(lambda: lease.lost.wait(PATIENCE))
         noticed = clock.now()
         assert lease._kept.deadline == deadline, "nobody extended it meanwhile"
         assert noticed >= deadline

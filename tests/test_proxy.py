@@ -9,6 +9,7 @@ import redis
 
 from tests.proxy import TcpProxy, resp_replies
 from tests.servers import HOST, RedisFactory, RedisServer, connect
+from tests.waiting import eventually
 
 TcpProxyFactory = Callable[[int], TcpProxy]
 
@@ -70,7 +71,7 @@ def test_mute(server: RedisServer, proxy: TcpProxy, client: socket.socket) -> No
     client.settimeout(0.1)
     with pytest.raises(TimeoutError):
         ask(client, "INCR n")
-    assert server.execute("GET", "n") == "1"
+    eventually(lambda: server.execute("GET", "n") == "1", "the request to arrive")
 
 
 def test_black_hole(server: RedisServer, proxy: TcpProxy, client: socket.socket) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 import fencelock
 from tests.servers import RedisFactory
-from tests.waiting import eventually
+from tests.waiting import eventually, soon
 
 
 def memory() -> str:
@@ -57,9 +56,15 @@ def test_the_hash_chooses_and_few_names_move() -> None:
 async def test_several_across_engines(tmp_path: Path, redis_url: str) -> None:
     routes = {"a*": f"sqlite:///{tmp_path}/locks.db", "*": redis_url}
     name = uuid4().hex
-    async with fencelock.AsyncClient(routes, ttl=2) as client:
+    async with fencelock.AsyncClient(routes, ttl=4) as client:
         leases = await client.lock_all([f"a{name}", f"b{name}"]).acquire()
-        await asyncio.sleep(1.0)  # both are renewed meanwhile
+        first = [lease._kept.deadline for lease in leases.values()]
+
+        def renewed() -> bool:
+            now = [lease._kept.deadline for lease in leases.values()]
+            return all(new > old for new, old in zip(now, first, strict=True))
+
+        await soon(renewed, "both to be renewed")
         assert await client.lock(f"b{name}").try_acquire() is None
         deadlines = [lease._kept.deadline for lease in leases.values()]
         for lease in leases.values():

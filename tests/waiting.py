@@ -13,6 +13,10 @@ PATIENCE = 60.0
 ZooKeepers on a busy one may need a third of it to elect a leader while the old one is frozen."""
 
 
+class InVain(AssertionError):
+    """The test gave up waiting. It may be the machine: see unsteady.py."""
+
+
 def _pauses(timeout: float, what: str) -> Iterator[float]:
     """How long to pause between two looks: short at first, for most things come at once."""
     deadline = time.monotonic() + timeout
@@ -20,7 +24,7 @@ def _pauses(timeout: float, what: str) -> Iterator[float]:
     while time.monotonic() < deadline:
         yield pause
         pause = min(1.3 * pause, 0.05)
-    raise AssertionError(f"waited {timeout:g} s in vain for {what}")
+    raise InVain(f"waited {timeout:g} s in vain for {what}")
 
 
 def eventually(condition: Callable[[], T], what: str, timeout: float = PATIENCE) -> T:

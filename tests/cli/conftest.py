@@ -7,17 +7,16 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import psutil
 import pytest
 
 import fencelock
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, InVain, eventually
 
 WAITS = ("sh", "-c", "echo started; read _")
 """A command that says when it runs, and ends when its stdin does."""
@@ -38,7 +37,8 @@ class Started:
             self.process.stdout.fileno()
         )  # not the stream: what that has read can't be waited for
         while b"\n" not in self._read:
-            assert select.select([stdout], [], [], 60)[0], "waited in vain for a line"
+            if not select.select([stdout], [], [], PATIENCE)[0]:
+                raise InVain("waited in vain for a line")
             data = os.read(stdout, 65536)
             assert data, f"it ended with {self.process.wait()}: {self.errors()}"
             self._read += data
@@ -60,7 +60,7 @@ class Started:
 
     def wait(self) -> int:
         """Its exit code."""
-        return self.process.wait(timeout=30)
+        return self.process.wait(PATIENCE)
 
     def family(self) -> list[psutil.Process]:
         """All it has started: the warden, the command, and what that has started."""
@@ -90,20 +90,21 @@ class Cli:
             input=input,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
 
-    def start(self, *words: str, **options: Any) -> Started:
-        """Start it in the background; the fixture ends it."""
+    def start(self, *words: str, under: Sequence[str] = ()) -> Started:
+        """Start it in the background, perhaps `under` another program; the fixture ends it.
+
+        What we ignore, as under nohup, it would ignore too: all signals get their defaults."""
         process = self._running.enter_context(
             subprocess.Popen(
-                [sys.executable, "-m", "fencelock", *words],
+                ["env", "--default-signal", *under, sys.executable, "-m", "fencelock", *words],
                 env=self.environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
-                **options,
             )
         )
         self._running.callback(_end, process)

@@ -13,6 +13,7 @@ from typing import Self
 
 from fencelock.io.clock import now
 from tests.cli.conftest import Cli
+from tests.waiting import PATIENCE, InVain
 
 PROMPT = "ready> "
 
@@ -44,12 +45,13 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._keyboard, text.encode())
 
-    def expect(self, text: str, timeout: float = 20.0) -> str:
+    def expect(self, text: str, timeout: float = PATIENCE) -> str:
         """Wait until the text is shown, and return everything before it."""
         limit = now() + timeout
         while text not in self._shown:
             left = limit - now()
-            assert left > 0, f"waited in vain for {text!r} after {self._shown!r}"
+            if left <= 0:
+                raise InVain(f"waited in vain for {text!r} after {self._shown!r}")
             self._read(left)
         before, _, self._shown = self._shown.partition(text)
         return before
@@ -62,14 +64,17 @@ class Terminal:
         """All that is shown until the program ends."""
         try:
             while True:
-                self._read(20.0)
+                if not self._read(PATIENCE):
+                    raise InVain(f"waited in vain for the end after {self._shown!r}")
         except OSError:  # Linux's way to say that the other side is closed
             return self._shown
 
-    def _read(self, timeout: float) -> None:
-        if select.select([self._keyboard], [], [], timeout)[0]:
-            data = os.read(self._keyboard, 65536)
-            self._shown += data.decode(errors="replace").replace("\r\n", "\n")
+    def _read(self, timeout: float) -> bool:
+        if not select.select([self._keyboard], [], [], timeout)[0]:
+            return False
+        data = os.read(self._keyboard, 65536)
+        self._shown += data.decode(errors="replace").replace("\r\n", "\n")
+        return True
 
 
 def on_a_terminal(cli: Cli, *words: str) -> str:

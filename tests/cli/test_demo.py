@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -50,10 +50,10 @@ def test_on_a_terminal(sqlite_cli: Cli) -> None:
     assert "Every invariant held." in shown
 
 
-def start_demo(cli: Cli, tmp_path: Path) -> Started:
+def start_demo(cli: Cli, tmp_path: Path, under: Sequence[str] = ()) -> Started:
     cli.environment["TMPDIR"] = str(tmp_path / "temporary")
     (tmp_path / "temporary").mkdir()
-    started = cli.start("demo")
+    started = cli.start("demo", under=under)
     assert "enters" in started.line()
     assert len(started.family()) == 5
     return started
@@ -68,6 +68,15 @@ def test_it_can_be_interrupted(sqlite_cli: Cli, tmp_path: Path, signum: signal.S
     assert gone(family)
     assert not list((tmp_path / "temporary").iterdir())
     assert "Traceback" not in started.errors()
+
+
+def test_under_nohup(sqlite_cli: Cli, tmp_path: Path) -> None:
+    started = start_demo(sqlite_cli, tmp_path, under=["nohup"])
+    started.signal(signal.SIGHUP)
+    while "is stopped by us" not in started.line():  # it plays on
+        pass
+    started.signal(signal.SIGTERM)
+    assert started.wait() == 128 + signal.SIGTERM
 
 
 def test_no_worker_outlives_a_demo_that_was_killed(sqlite_cli: Cli, tmp_path: Path) -> None:

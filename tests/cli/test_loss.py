@@ -13,7 +13,7 @@ import fencelock
 from fencelock.io.clock import now
 from tests.cli import subject
 from tests.cli.conftest import WAITS, Cli, gone, nothing_left
-from tests.cli.test_signals import PATIENTLY, ROLES, start_subject
+from tests.cli.test_signals import ROLES, start_subject
 from tests.servers import RedisFactory
 from tests.waiting import eventually
 
@@ -24,13 +24,13 @@ TERMINATED = ["child SIGTERM", "parent SIGTERM"]
 def test_the_lock_is_broken(
     cli: Cli, client: fencelock.Client, name: str, tmp_path: Path, deaf: Sequence[str]
 ) -> None:
-    started = start_subject(cli, name, tmp_path, "--ttl", "3", "--grace", "1", deaf=deaf)
+    started = start_subject(cli, name, tmp_path, "--ttl", "3", "--grace", "1.4", deaf=deaf)
     family = started.family()
     broken_at = now()
     assert client.break_lock(name)
     assert sorted([started.line(), started.line()]) == TERMINATED
     if deaf:  # SIGKILL follows, but not before the grace has passed
-        eventually(lambda: gone(family), "the command's end", PATIENTLY)
+        eventually(lambda: gone(family), "the command's end")
         assert subject.last_beat(tmp_path) > broken_at + 0.9
     assert started.wait() == 119
     assert gone(family)
@@ -64,7 +64,7 @@ def test_redis_freezes(
     server.freeze()
     frozen_at = now()
     assert sorted([started.line(), started.line()]) == TERMINATED
-    eventually(lambda: gone(family[1:]), "the command's end", PATIENTLY)
+    eventually(lambda: gone(family[1:]), "the command's end")
     assert subject.last_beat(tmp_path) < frozen_at + 6
     server.thaw()
     assert started.wait() == 119
@@ -82,7 +82,7 @@ def test_the_file_is_locked_by_someone_else(sqlite_cli: Cli, tmp_path: Path) -> 
     other.execute("BEGIN IMMEDIATE")
     locked_at = now()
     assert sorted([started.line(), started.line()]) == TERMINATED
-    eventually(lambda: gone(family[1:]), "the command's end", PATIENTLY)
+    eventually(lambda: gone(family[1:]), "the command's end")
     assert subject.last_beat(tmp_path) < locked_at + 6
     other.execute("ROLLBACK")
     assert started.wait() == 119
@@ -101,7 +101,7 @@ def test_the_engine_comes_back_in_time(
     assert started.process.stderr is not None
     assert "could not renew" in started.process.stderr.readline()
     server.thaw()
-    eventually(lambda: subject.last_beat(tmp_path) > frozen_at + 9, "a second lease", PATIENTLY)
+    eventually(lambda: subject.last_beat(tmp_path) > frozen_at + 9, "a second lease")
     started.signal(signal.SIGTERM)
     assert started.wait() == 3
 

@@ -17,8 +17,6 @@ from tests.cli.conftest import WAITS, Cli, Started, gone, nothing_left, waiting
 from tests.waiting import eventually
 
 SIGNALS = [getattr(signal, each) for each in subject.SIGNALS]
-PATIENTLY = 30.0
-
 
 ROLES = ("parent", "child")
 
@@ -72,13 +70,11 @@ def test_a_signal_while_waiting(
     assert nothing_left(client, name)
 
 
-def test_what_was_ignored_stays_ignored(cli: Cli, client: fencelock.Client, name: str) -> None:
-    """As with nohup."""
+def test_under_nohup(cli: Cli, client: fencelock.Client, name: str) -> None:
+    """It ignores SIGHUP, while it waits and while the command runs, and so does the command."""
     with client.lock(name):
-        started = cli.start(
-            *("run", name, "--", "sh", "-c", "kill -HUP $$; echo alive; read _; exit 4"),
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-        )
+        command = ("sh", "-c", "kill -HUP $$; echo alive; read _; exit 4")
+        started = cli.start("run", name, "--", *command, under=["nohup"])
         waiting(client, name, 1)
         started.signal(signal.SIGHUP)
     assert started.line() == "alive"
@@ -88,10 +84,8 @@ def test_what_was_ignored_stays_ignored(cli: Cli, client: fencelock.Client, name
 
 
 def test_started_by_one_that_ignores_its_children(sqlite_cli: Cli) -> None:
-    started = sqlite_cli.start(
-        *("run", "x", "--", "sh", "-c", "exit 6"),
-        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
-    )
+    deaf = ("env", "--ignore-signal=CHLD")
+    started = sqlite_cli.start("run", "x", "--", "sh", "-c", "exit 6", under=deaf)
     assert (started.wait(), started.errors()) == (6, "")
 
 
@@ -103,7 +97,7 @@ def test_the_wrapper_is_killed(sqlite_cli: Cli, tmp_path: Path, deaf: Sequence[s
     started.signal(signal.SIGKILL)
     assert started.wait() == -signal.SIGKILL
     assert sorted([started.line(), started.line()]) == ["child SIGTERM", "parent SIGTERM"]
-    eventually(lambda: gone(family), "the command's end", PATIENTLY)
+    eventually(lambda: gone(family), "the command's end")
 
 
 @pytest.mark.slow
@@ -114,7 +108,7 @@ def test_the_wrapper_is_stopped(sqlite_cli: Cli, tmp_path: Path) -> None:
     started.signal(signal.SIGSTOP)
     stopped_at = now()
     assert sorted([started.line(), started.line()]) == ["child SIGTERM", "parent SIGTERM"]
-    eventually(lambda: gone(family), "the command's end", PATIENTLY)
+    eventually(lambda: gone(family), "the command's end")
     assert subject.last_beat(tmp_path) < stopped_at + 4
     started.signal(signal.SIGCONT)
     assert started.wait() == 119

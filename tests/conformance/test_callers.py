@@ -6,7 +6,7 @@ import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
 from tests.conformance.test_waiting import with_lock
-from tests.waiting import soon, within
+from tests.waiting import PATIENCE, soon, within
 
 
 async def test_the_same_caller_twice_would_deadlock(cell: Cell) -> None:
@@ -29,7 +29,7 @@ async def test_a_lost_lease_does_not_count_as_held(cell: Cell) -> None:
     one = cell.actor()
     lease = await one.do(lambda: client.lock(cell.name, **lasting(client, 0.3)).acquire())
     await cell.run(lambda: client.break_lock(cell.name))
-    await one.do(lambda: lease.lost.wait(10))
+    await one.do(lambda: lease.lost.wait(PATIENCE))
     assert await one.do(lambda: client.lock(cell.name).acquire(timeout=5))
 
 

@@ -14,7 +14,7 @@ import pytest
 import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
-from tests.waiting import soon, within
+from tests.waiting import PATIENCE, soon, within
 
 
 class Observer:
@@ -192,7 +192,7 @@ async def test_a_term_that_is_lost_ends_the_work(cell: Cell) -> None:
 
     def blocking_work(term: Any) -> None:
         other.break_lock(cell.name)
-        assert term.lost.wait(30)
+        assert term.lost.wait(PATIENCE)
 
     with pytest.raises(fencelock.LeaseLost):
         await asyncio.wait_for(

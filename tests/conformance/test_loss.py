@@ -8,7 +8,7 @@ import pytest
 import fencelock
 from tests.child import Child
 from tests.conformance.cells import Cell, lasting, queued
-from tests.waiting import soon, within
+from tests.waiting import PATIENCE, soon, within
 
 TTL = 2.0
 """Long enough that a machine under load does not lose a lease by itself."""
@@ -29,9 +29,7 @@ async def test_a_killed_holder_is_followed_within_its_ttl(cell: Cell) -> None:
         heir = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire())
         await queued(cell, client, 1)
         holder.kill()
-        left = (await cell.run(lambda: client.inspect(cell.name))).holders[0].expires
-        assert 0 < left <= TTL
-        lease = await asyncio.wait_for(heir, left + 5)
+        lease = await asyncio.wait_for(heir, TTL + 5)
         seen = (await cell.run(lambda: client.inspect(cell.name))).holders[0]
     assert lease.fence > fence
     assert lease.abandoned, "the one before did not release"
@@ -101,7 +99,7 @@ async def test_a_broken_lock_is_lost_and_passed_on(cell: Cell) -> None:
     await queued(cell, client, 1)
     assert await cell.run(lambda: client.break_lock(cell.name)) is True
     assert (await within(heir)).abandoned
-    assert await holder.do(lambda: lease.lost.wait(10))
+    assert await holder.do(lambda: lease.lost.wait(PATIENCE))
     assert told == [lease]
     with pytest.raises(fencelock.LeaseLost, match="is lost") as caught:
         lease.check()
@@ -129,7 +127,7 @@ def _broken_inside(cell: Cell, client: Any, *, fails: bool) -> Any:
         return _broken_inside_async(cell, client, lock, fails)
     with lock as lease:
         client.break_lock(cell.name)
-        assert lease.lost.wait(10)
+        assert lease.lost.wait(PATIENCE)
         if fails:
             raise ZeroDivisionError
     return None
@@ -138,7 +136,7 @@ def _broken_inside(cell: Cell, client: Any, *, fails: bool) -> Any:
 async def _broken_inside_async(cell: Cell, client: Any, lock: Any, fails: bool) -> None:
     async with lock as lease:
         await client.break_lock(cell.name)
-        assert await lease.lost.wait(10)
+        assert await lease.lost.wait(PATIENCE)
         if fails:
             raise ZeroDivisionError
 
@@ -186,9 +184,10 @@ async def test_someone_elses_cancellation_stays_a_cancellation(async_cell: Cell)
 
 async def test_leases_are_renewed_for_as_long_as_they_are_held(cell: Cell) -> None:
     client = cell.client()
-    locks = [client.lock(f"{cell.name}:{number}", **lasting(client, TTL)) for number in range(5)]
+    ttl = 1.5 * TTL  # a machine that stalls for half of it takes no lease away
+    locks = [client.lock(f"{cell.name}:{number}", **lasting(client, ttl)) for number in range(5)]
     leases = [await cell.run(lock.acquire) for lock in locks]
-    await asyncio.sleep(1.25 * TTL)  # time itself is under test
+    await asyncio.sleep(1.25 * ttl)  # time itself is under test
     for lease in leases:
         lease.check()
         assert lease.state is fencelock.LeaseState.HELD

@@ -102,10 +102,10 @@ async def test_waiting_tickets_are_renewed(cell: Cell) -> None:
     cell.needs("numbered")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=30).acquire())
-    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=2.5).acquire())
+    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=3).acquire())
     await queued(cell, client, 1)
     fence = (await cell.run(lambda: client.inspect(cell.name))).waiters[0].fence
-    await asyncio.sleep(3.5)  # longer than its ttl: time itself is under test
+    await asyncio.sleep(4)  # longer than its ttl: time itself is under test
     seen = await cell.run(lambda: client.inspect(cell.name))
     assert [one.fence for one in seen.waiters] == [fence], "it kept its place"
     await cell.run(lease.release)

@@ -25,17 +25,17 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def use(client: fencelock.Client, name: str) -> None:
-    with client.lock(name, ttl=5):
+    with client.lock(name, ttl=600):
         pass
 
 
 def try_in_vain(client: fencelock.Client, name: str) -> None:
-    assert client.lock(name, ttl=5).try_acquire() is None
+    assert client.lock(name, ttl=600).try_acquire() is None
 
 
 def wait_in_vain(client: fencelock.Client, name: str) -> None:
     with pytest.raises(fencelock.LockTimeout):
-        client.lock(name, ttl=5).acquire(timeout=0.01)
+        client.lock(name, ttl=600).acquire(timeout=0.01)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -57,7 +57,7 @@ def test_interrupted_at_every_step(url: str, operation: Any, held: bool) -> None
                 seen = other.inspect(name)
                 return [one.fence for one in seen.holders] == fences and not seen.waiting
 
-            eventually(as_before, f"a clean queue after {interrupt.where}", timeout=5)
+            eventually(as_before, f"a clean queue after {interrupt.where}")
             eventually(lambda: client._keeper.idle, "nothing to be kept")
             if interrupt.where is None:
                 break
@@ -125,7 +125,7 @@ def test_a_signal_handler_uses_the_client_at_every_step(
 def test_a_finalizer_releases_a_lease_while_all_of_them_are_gone_through(url: str) -> None:
     """As when garbage is collected in the keeper's own thread: it is forgotten when that has ended."""
     with fencelock.Client(url) as client:
-        leases = [client.lock(f"{number}:{uuid4().hex}", ttl=5).acquire() for number in range(3)]
+        leases = [client.lock(f"{number}:{uuid4().hex}", ttl=600).acquire() for number in range(3)]
         keeper, held = client._keeper, {lease.id: lease for lease in leases}
         with keeper._mutex:
             for these in (keeper._fresh, *keeper._wheel.values()):

@@ -11,6 +11,8 @@ from typing import NoReturn
 
 from fencelock.cli import exits
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
 
 @contextmanager
 def terminable() -> Iterator[None]:
@@ -19,7 +21,9 @@ def terminable() -> Iterator[None]:
     def end(signum: int, frame: FrameType | None) -> NoReturn:
         sys.exit(exits.SIGNALLED + signum)
 
-    before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGHUP)}
+    # What is ignored, as by nohup, stays so.
+    heard = [each for each in _ENDING if signal.getsignal(each) != signal.SIG_IGN]
+    before = {each: signal.signal(each, end) for each in heard}
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ from tests.conformance.cells import Cell, OpenCell, answered, queued
 from tests.engines.etcd import seeing
 from tests.engines.etcd.soak import soak
 from tests.servers_etcd import EtcdCluster, EtcdServer
-from tests.waiting import eventually, soon, within
+from tests.waiting import PATIENCE, eventually, soon, within
 
 
 def first_in_line(cluster: EtcdCluster, member: EtcdServer | None) -> str:
@@ -120,7 +120,7 @@ async def test_two_servers_less(etcd_private: EtcdCluster, open_cell: OpenCell) 
     assert any(words in said for words in ("majority", "no answer", "deadline exceeded"))
     await soon(lambda: lease.state is fencelock.LeaseState.SUSPENDED, "the suspension")
     lease.check()
-    assert await holder.do(lambda: lease.lost.wait(10))
+    assert await holder.do(lambda: lease.lost.wait(PATIENCE))
     with pytest.raises(fencelock.LeaseLost):
         lease.check()
     for member in down:

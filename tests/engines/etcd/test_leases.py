@@ -17,7 +17,7 @@ from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.etcd import seeing
 from tests.servers_etcd import EtcdCluster
-from tests.waiting import eventually, soon
+from tests.waiting import PATIENCE, eventually, soon
 
 
 @pytest.fixture
@@ -65,11 +65,11 @@ async def test_a_holder_whose_lease_is_revoked_loses_it(
 ) -> None:
     client = cell.client()
     actor = cell.actor()
-    lease = await actor.do(lambda: client.lock(cell.name, ttl=1).acquire())
+    lease = await actor.do(lambda: client.lock(cell.name, ttl=3).acquire())
     key = seeing.tickets(etcd_cluster, cell.name)[lease.id]
     etcd_cluster.ctl("lease", "revoke", f"{seeing.lease_of(etcd_cluster, key):x}")
-    assert await actor.do(lambda: lease.lost.wait(10))
-    again = await cell.run(lambda: client.lock(cell.name, ttl=1).acquire())  # on a new lease
+    assert await actor.do(lambda: lease.lost.wait(PATIENCE))
+    again = await cell.run(lambda: client.lock(cell.name, ttl=3).acquire())  # on a new lease
     assert again.fence > lease.fence
     assert again.abandoned, "nobody released"
     await cell.run(again.release)
@@ -112,7 +112,7 @@ def test_a_ticket_that_is_not_renewed_is_taken_out_though_its_lease_lives(
     """The ttl is each ticket's own: others of the same client are renewed all the time."""
     name = f"own:{new_id()}"
     engine, behind = (open_engine(etcd_cluster.url, BlockingIO()) for _ in range(2))
-    dead, alive, heir = ticket(name, 1.0), ticket(name + ":2", 1.0), ticket(name)
+    dead, alive, heir = ticket(name, 3.0), ticket(name + ":2", 3.0), ticket(name)
     assert run(engine.enter(dead, if_free=False, timeout=30)).place is Place.ADMITTED
     run(engine.enter(alive, if_free=False, timeout=30))
     assert run(behind.enter(heir, if_free=False, timeout=30)).place is Place.WAITING

@@ -12,7 +12,7 @@ from tests.conformance.cells import Cell, OpenCell
 from tests.engines.mysql.seeing import asleep, run_script
 from tests.engines.mysql.test_trouble import SECRET, add_user
 from tests.servers_mysql import DATABASE, MysqlServer
-from tests.waiting import within
+from tests.waiting import PATIENCE, within
 
 TABLES = ("names", "tickets", "notes", "about", "counters", "sessions")
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -79,7 +79,7 @@ async def test_it_is_made_anew_when_somebody_dropped_it(cell: Cell, server: Mysq
         server.execute(f"DROP {what}")
     again = await cell.run(client.lock(cell.name).acquire)
     assert again.fence > lease.fence
-    assert await cell.run(lambda: lease.lost.wait(10))
+    assert await cell.run(lambda: lease.lost.wait(PATIENCE))
     await cell.run(again.release)
     server.execute("DROP PROCEDURE fencelock_v2_listen")
     lease = await cell.run(client.lock(cell.name, ttl=60).acquire)

@@ -13,6 +13,7 @@ from fencelock.engines.mysql.urls import target_of
 from tests.conformance.cells import Cell, OpenCell
 from tests.servers import HOST, free_port
 from tests.servers_mysql import DATABASE, MysqlFactory, MysqlServer
+from tests.waiting import PATIENCE
 
 SECRET = "open-sesame"
 
@@ -152,7 +153,7 @@ async def test_logs_have_no_secrets(
     client = cell.client()
     lease = await cell.run(client.lock(cell.name, ttl=0.5).acquire)
     server.stop()
-    await cell.run(lambda: lease.lost.wait(10))
+    await cell.run(lambda: lease.lost.wait(PATIENCE))
     assert "could not renew" in caplog.text
     assert "innodb_flush_log_at_trx_commit is 2" in caplog.text
     assert server.password not in caplog.text

@@ -143,6 +143,7 @@ async def test_a_lease_begins_when_the_row_is_ours(cell: Cell, server: Postgresq
     assert left == 5_000_000
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_user_whose_transactions_are_serializable(
     server: PostgresqlServer, open_cell: OpenCell
 ) -> None:
@@ -239,8 +240,7 @@ def test_idle_waiters_have_no_transaction(server: PostgresqlServer) -> None:
         lease = client.lock("a").acquire()
         waiter = threading.Thread(target=lambda: client.lock("a").acquire().release())
         waiter.start()
-        while client.inspect("a").waiting != 1:
-            pass
+        eventually(lambda: client.inspect("a").waiting, "the waiter")
         assert busy(server) == []
         ((locks,),) = server.execute(
             "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) "

@@ -10,7 +10,7 @@ import fencelock
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.postgresql.test_trouble import SECRET, add_role
 from tests.servers_postgresql import PostgresqlServer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 
 def printed(*options: str) -> str:
@@ -67,7 +67,7 @@ async def test_it_is_made_anew_when_somebody_dropped_it(
     server.execute("DROP SCHEMA fencelock CASCADE")
     again = await cell.run(client.lock(cell.name).acquire)
     assert again.fence > lease.fence
-    assert await cell.run(lambda: lease.lost.wait(10))
+    assert await cell.run(lambda: lease.lost.wait(PATIENCE))
 
 
 async def test_a_restored_backup_with_the_clock_behind(

@@ -12,6 +12,7 @@ from fencelock.engines.postgresql.urls import target_of
 from tests.conformance.cells import Cell, OpenCell
 from tests.servers import HOST, free_port
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
+from tests.waiting import PATIENCE
 
 SECRET = "open-sesame"
 
@@ -153,7 +154,7 @@ async def test_logs_have_no_secrets(
     client = cell.client()
     lease = await cell.run(client.lock(cell.name, ttl=0.5).acquire)
     server.stop()
-    await cell.run(lambda: lease.lost.wait(10))
+    await cell.run(lambda: lease.lost.wait(PATIENCE))
     assert "could not renew" in caplog.text
     assert server.password not in caplog.text
     assert lease.id not in caplog.text

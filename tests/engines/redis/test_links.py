@@ -23,7 +23,7 @@ from tests.engines.redis.impostors import Impostor, silence
 from tests.engines.redis.seeing import links
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory
-from tests.waiting import PATIENCE, soon
+from tests.waiting import PATIENCE, soon, within
 
 
 class Dribbler(Impostor):
@@ -113,7 +113,7 @@ async def test_closing_while_connecting() -> None:
         await asyncio.sleep(0.05)
         await engine.close()
         with pytest.raises(EngineError, match="closed"):
-            await asyncio.wait_for(entering, 1)
+            await within(entering)
 
 
 async def test_a_thousand_share_one_failed_connection() -> None:

@@ -81,7 +81,7 @@ async def test_a_burst_of_threads_keeps_few_connections(
 
 async def test_renewals_are_sent_together(server: RedisServer, open_cell: OpenCell) -> None:
     cell = open_cell(server.url)
-    client = cell.client(ttl=6)
+    client = cell.client(ttl=15)
     threads = threading.active_count()
     leases = await acquire_many(cell, client, 2000)
     assert len(links(server)) <= 2

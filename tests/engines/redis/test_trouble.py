@@ -296,7 +296,7 @@ async def test_too_many_clients(cell: Cell, server: RedisServer) -> None:
 
 async def test_one_bad_key_does_not_harm_the_other_leases(cell: Cell, server: RedisServer) -> None:
     """Somebody overwrote a lock's key: the leases that are renewed along with it are kept."""
-    client = cell.client(ttl=2)
+    client = cell.client(ttl=3)
     leases = [await cell.run(client.lock(f"{cell.name}:{number}").acquire) for number in range(5)]
     server.execute("SET", keys_of(f"{cell.name}:2")[0], "not a record")
     spoilt = leases.pop(2)

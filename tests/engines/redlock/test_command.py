@@ -6,6 +6,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import fencelock
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,5 +34,5 @@ def test_run_ls_show_break(redlock_url: str) -> None:
         assert str(lease.fence) in shown
         broken = command(redlock_url, "break", name, "--yes")
         assert broken.returncode == 0, broken.stderr
-        assert lease.lost.wait(30)
+        assert lease.lost.wait(PATIENCE)
         assert name not in command(redlock_url, "ls").stdout

@@ -251,7 +251,7 @@ async def test_a_waiter_that_is_cut_off_and_gives_up(
     """What it left at the nodes is taken out once they can be reached, though it has gone."""
     client, other = cell.client(), cell.client()
     lease = await cell.run(lambda: other.lock(cell.name, ttl=600).acquire())
-    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=600).acquire(timeout=1.0))
+    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=600).acquire(timeout=3))
     await soon(lambda: all(waiters(node, cell.name) for node in nodes.nodes), "it to be known")
     for proxy in proxies[:2]:
         proxy.refuse()

@@ -118,7 +118,7 @@ async def test_closed_while_somebody_waits(pool: Pool[FakeWire]) -> None:
     pool.close()
     cancelled.cancel()
     with pytest.raises(Broken, match="the client was closed"):
-        await asyncio.wait_for(one, 1)
+        await within(one)
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     pool.give(wire)

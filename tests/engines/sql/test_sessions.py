@@ -15,7 +15,7 @@ from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, queued
 from tests.engines.sql.witness import Witness
-from tests.waiting import soon, within
+from tests.waiting import PATIENCE, soon, within
 
 
 async def test_what_it_declares(cell: Cell) -> None:
@@ -58,7 +58,7 @@ async def test_a_session_that_is_ended_is_a_lost_lease(cell: Cell, witness: Witn
     lease = await cell.run(client.lock(cell.name).acquire)
     (session,) = witness.holding()
     witness.end(session)
-    assert await cell.run(lambda: lease.lost.wait(10))
+    assert await cell.run(lambda: lease.lost.wait(PATIENCE))
     with pytest.raises(fencelock.LeaseLost):
         lease.check()
     again = await cell.run(client.lock(cell.name).acquire)
@@ -166,12 +166,12 @@ async def test_sessions_are_counted_right(cell: Cell, witness: Witness) -> None:
     witness.end(session)
     await soon(lambda: witness.waiting() not in ([], [session]), "the waiter to come back")
     with pytest.raises(fencelock.LockTimeout):
-        await cell.run(lambda: client.lock(cell.name).acquire(timeout=0.3))
+        await cell.run(lambda: client.lock(cell.name).acquire(timeout=2))
     await cell.run(lease.release)
     heir = await within(waiter)
     (session,) = witness.holding()
     witness.end(session)
-    assert await cell.run(lambda: heir.lost.wait(10))
+    assert await cell.run(lambda: heir.lost.wait(PATIENCE))
     pool = client._engine._pool
     await soon(lambda: not client._keeper.sweeper._doomed, "the lost ticket to be taken out")
     await soon(lambda: pool._open == len(pool._idle), "every connection to be accounted for")
@@ -206,7 +206,7 @@ async def test_a_restart_frees_everything(own_witness: Witness, open_cell: OpenC
     again = await cell.run(partial(client.lock(cell.name).acquire, timeout=10))
     assert again.fence > lease.fence
     assert again.abandoned
-    assert await cell.run(lambda: lease.lost.wait(10))
+    assert await cell.run(lambda: lease.lost.wait(PATIENCE))
 
 
 def test_the_command_line_needs_no_ttl(witness: Witness) -> None:

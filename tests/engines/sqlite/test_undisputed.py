@@ -211,9 +211,9 @@ def test_where_the_file_is_busy_for_longer_than_the_ttl_nobody_dies(
         client.lock("before").acquire().release()
         busy = apsw.Connection(f"{tmp_path}/locks.db")
         busy.execute("BEGIN IMMEDIATE")
-        taking = threading.Thread(target=client.lock("x", ttl=0.3).try_acquire)
+        taking = threading.Thread(target=client.lock("x", ttl=1.5).try_acquire)
         taking.start()
-        time.sleep(0.5)
+        time.sleep(1.7)
         busy.execute("COMMIT")
         taking.join()
         assert not other.lock("x").acquire().abandoned

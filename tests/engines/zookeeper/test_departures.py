@@ -74,7 +74,7 @@ async def test_a_waiter_that_dies_in_the_middle_does_not_count(cell: Cell, seen:
 async def test_a_waiter_that_withdraws_in_the_middle_does_not_count(cell: Cell) -> None:
     holder, middle, client = cell.client(), cell.client(), cell.client()
     lease = await cell.run(lambda: holder.lock(cell.name).acquire())
-    impatient = cell.actor().start(lambda: middle.lock(cell.name).acquire(timeout=1))
+    impatient = cell.actor().start(lambda: middle.lock(cell.name).acquire(timeout=3))
     await parked(middle)
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await parked(client)

@@ -83,6 +83,11 @@ class Wire:
             raise self._failed(batch, batch.failure)
         return batch
 
+    def unchanged_since(self, zxid: int, now: float) -> float:
+        """From when on a node is known to have been as it is now, if this transaction was its last."""
+        connection = self._connection
+        return now if connection is None else connection.unchanged_since(zxid, now)
+
     def tell(self, request: Any) -> None:
         """Send a request of which the answer is of no interest, if there is somebody to hear it."""
         connection = self._connection

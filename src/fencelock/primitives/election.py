@@ -17,7 +17,7 @@ from fencelock.core.backoff import Backoff
 from fencelock.core.errors import EngineError, FencelockError, LeaseLost
 from fencelock.core.lease import LeaseState
 from fencelock.core.names import check_name
-from fencelock.core.ticket import ALONE, READING, Owner, Ticket
+from fencelock.core.ticket import ALONE, READING, Owner, Share, Ticket
 from fencelock.io.blocking import run
 from fencelock.primitives.keeper import RENEW_AT
 from fencelock.primitives.kept import WITHDRAWN, Kept
@@ -71,7 +71,7 @@ class BaseElection(Generic[L]):
         office = make(value)
         self.name = office.name
         self._bell = check_name(f"{office.name} (bell)")
-        self._ttl = office._ttl
+        self._ttl, self._flexible = office._ttl, office._flexible
         self._owner = office._owner
         self._keeper = office._keeper
         self._term: L | None = None
@@ -106,9 +106,12 @@ class BaseElection(Generic[L]):
         if kept is not None:
             await withdraw(self._keeper, kept, LEAST_TIMEOUT)
         if self._term is not None:
-            ticket = Ticket(self._bell, new_id(), self._ttl, self._owner)
-            self._announced = kept = Kept(ticket, object())
+            self._announced = kept = self._on_bell()
             await stand(self._keeper, kept)
+
+    def _on_bell(self, share: Share = ALONE) -> Kept:
+        ticket = Ticket(self._bell, new_id(), self._ttl, self._owner, share)
+        return Kept(ticket, object(), self._flexible)
 
     def _leave_bell(self) -> None:
         kept, self._announced = self._announced, None
@@ -154,7 +157,7 @@ class BaseElection(Generic[L]):
 
         while not over():
             keeper.verify()
-            kept = Kept(Ticket(self._bell, new_id(), self._ttl, self._owner, share), object())
+            kept = self._on_bell(share)
             try:
                 # First join the queue, then look, then sleep: nothing can happen in between.
                 if await obtain(keeper, kept, self._ttl, look):

@@ -49,7 +49,7 @@ class BaseLock(Generic[L]):
         self,
         keeper: Keeper,
         name: str,
-        ttl: float,
+        ttl: float | None,
         timeout: float | None,
         owner: Owner,
         reentrant: bool,
@@ -70,7 +70,8 @@ class BaseLock(Generic[L]):
         self._share = share
         self._guard: Any = guard
         self._keeper = keeper
-        self._ttl = ttl
+        self._flexible = ttl is None
+        self._ttl = keeper.default_ttl if ttl is None else ttl
         self._owner = owner
         self._reentrant = reentrant
         self._on_lost = on_lost
@@ -122,7 +123,7 @@ class BaseLock(Generic[L]):
         """A ticket of which nobody has heard yet."""
         ticket = (self.name, new_id(), self._ttl, self._owner, self._share, floor)
         # Past the constructor of named tuples, which is written in Python.
-        kept = Kept(tuple.__new__(Ticket, ticket), caller)
+        kept = Kept(tuple.__new__(Ticket, ticket), caller, self._flexible)
         undo.append(kept)
         return kept
 

@@ -312,7 +312,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         if self.session != session:  # servers that forget sessions may have forgotten everything
             with self._noting:
                 self._progress = Progress()
-        self.negotiated = read_timeout * 1.5 / 1000
+        self.negotiated = round(read_timeout * 1.5) / 1000
         self._failures.clear()
         self._here = host, port  # last of all: whoever sees it may write
         return min(read_timeout, _SILENCE_MS), connect_timeout

@@ -264,13 +264,18 @@ class ZooKeeperEngine(Engine):
         if self._mine.get(ticket.id) is own:
             del self._mine[ticket.id]
 
+    @property
+    def _longest(self) -> float:
+        """The length of a session, as far as it is known."""
+        return self._wire.negotiated or self._session
+
     def _check(self, ticket: Ticket) -> None:
         if problem := self._too_long(ticket):
-            raise Unsupported(problem, name=ticket.name)
+            raise Unsupported(problem, name=ticket.name, longest_ttl=self._longest)
 
     def _too_long(self, ticket: Ticket) -> str | None:
         """A session that ended before the ttl would take the ticket with it, against the promise."""
-        granted = self._wire.negotiated or self._session
+        granted = self._longest
         if ticket.ttl <= granted:
             return None
         limit = "" if granted >= self._session else ", and raise maxSessionTimeout on the servers"

@@ -13,6 +13,9 @@ import fencelock
 from fencelock.cli import exits
 from tests import servers_zookeeper
 from tests.conformance.cells import Cell, OpenCell, kept_by
+from tests.engines.zookeeper.seeing import connected, replies
+from tests.proxy import TcpProxy
+from tests.servers import HOST
 from tests.servers_zookeeper import SingleServer
 from tests.waiting import within
 
@@ -47,6 +50,23 @@ async def test_without_a_ttl_a_lock_takes_the_longest_there_is(cell: Cell) -> No
     second = await within(waiter)
     assert (second.ttl, second.abandoned) == (LONGEST, False)
     await cell.run(second.release)
+
+
+@pytest.mark.parametrize("reply", [3, 4])
+async def test_its_first_attempt_is_not_taken_for_good(
+    strict: SingleServer, open_cell: OpenCell, reply: int
+) -> None:
+    """How long sessions are is known after it has joined; the last answer to that is lost, or the one to
+    its departure."""
+    with TcpProxy(strict.port, replies) as proxy:
+        cell = open_cell(f"zookeeper://{HOST}:{proxy.port}")
+        await connected(cell, cell.client())  # the name's container is there
+        cut = proxy.cut_after_request(reply)
+        client = cell.client()
+        lease = await cell.run(lambda: client.lock(cell.name).acquire())
+        assert cut.is_set()
+        assert lease.ttl == LONGEST
+        assert lease.remaining() < LONGEST
 
 
 async def test_so_do_all_that_are_made_of_locks(cell: Cell) -> None:

@@ -210,15 +210,19 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def end(self) -> None:
         """End the session, or at least the connection, and the thread."""
         thread = self._connection_routine
-        self._closing = True
-        self.client._stopped.set()
-        self._ring()
+        self.finish()
         if thread is not None:
             thread.join(HANDSHAKE)
             if thread.is_alive():
                 self._hang_up()
                 thread.join()
         self.close()
+
+    def finish(self) -> None:
+        """Have the session and the thread end, without waiting for it."""
+        self._closing = True
+        self.client._stopped.set()
+        self._ring()
 
     def _send_now(self, batch: Batch) -> bool:
         """Write from the caller's own thread: to wake the connection's takes longer than to write."""

@@ -65,6 +65,7 @@ class ZooKeeperEngine(Engine):
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         until = self._io.now() + timeout
+        self._check(ticket)
         try:
             own = await self._own(ticket, until)
             if own is not None:
@@ -232,7 +233,6 @@ class ZooKeeperEngine(Engine):
     async def _join(self, ticket: Ticket, if_free: bool, until: float) -> Standing:
         """Stand in the queue as a newcomer."""
         while True:
-            self._check(ticket)
             self._doubtful.add(ticket.id)
             try:
                 own, standing = await self._queues.join(ticket, until)

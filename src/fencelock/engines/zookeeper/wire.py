@@ -66,10 +66,10 @@ class Wire:
         """Send requests in one write, and read their answers; `Broken` if any of them is missing."""
         event = self._io.event()
         batch = Batch(requests, event)
-        connection = self._opened()
-        connection.submit(batch)
-        started = self._io.now()
         try:
+            connection = self._opened()
+            connection.submit(batch)
+            started = self._io.now()
             answered = await event.wait(max(until - started, _LEAST))
             if not answered:
                 # If we were stopped, or very busy, the answer lies there, and only the time is up.
@@ -110,7 +110,12 @@ class Wire:
                 if self._connection is not None:
                     self._connection.end()
                 self._connection = self._make()
-                self._connection.open()
+                try:
+                    self._connection.open()
+                except BaseException:  # a signal: nobody else would open it
+                    self._connection.finish()
+                    self._connection = None
+                    raise
             return self._connection
 
     def _late(self, connection: Connection, batch: Batch, waited: float) -> Broken:

@@ -85,6 +85,7 @@ class Session:
         self._sync = face == "sync"
         self._client: Any = (fencelock.Client if self._sync else fencelock.AsyncClient)(url)
         self._lease: Any = None
+        self._crowd: list[Any] = []
         self._told = 0
 
     async def answer(self, request: dict[str, Any]) -> Any:
@@ -128,6 +129,18 @@ class Session:
 
         threading.Thread(target=announce, daemon=True).start()
         return await self.do_acquire(name, ttl)
+
+    async def do_crowd(self, names: list[str], ttl: float, waiters: int) -> Any:
+        """Hold each of these names, and let so many callers of this process wait for it."""
+        for name in names:
+            lock = self._client.lock(name, ttl=ttl)
+            self._crowd.append(await self._await(lock.acquire))
+            for _ in range(waiters):
+                if self._sync:
+                    threading.Thread(target=lock.acquire, daemon=True).start()
+                else:
+                    self._crowd.append(asyncio.create_task(lock.acquire()))
+        return "crowded"
 
     async def do_campaign(self, name: str, value: str, ttl: float) -> Any:
         election = self._client.election(name, value, ttl=ttl)

@@ -124,7 +124,9 @@ async def _run(
     began = now()
     ends = began + lease.remaining()
     margin = min(1.0, lease.ttl / 20)
-    child.start(_environment(lease), ends, job.grace_within(lease.ttl), margin)
+    with refused():  # without --ttl, it may be shorter than the default
+        grace = job.grace_within(lease.ttl)
+    child.start(_environment(lease), ends, grace, margin)
     signals.deliver_to(child.signal)
     news = asyncio.create_task(_pass_on(lease, child))
     try:

@@ -72,7 +72,7 @@ class BaseClient(Generic[L, K, A, X, E]):
         self._owner = _owner(label)
         self._engine = _open(default_url() if url is None else url, io)
         self._check_ttl = self.traits.check_ttl
-        self._ttl = self.traits.default_ttl if ttl is None else self._check_ttl(ttl)
+        self._ttl = None if ttl is None else self._check_ttl(ttl)
         self._keeper = Keeper(self._engine, io)
         self._purpose = purpose
         self._allow(purpose)

@@ -100,7 +100,16 @@ class RanBefore(FencelockError):
 
 
 class Unsupported(FencelockError):
-    """The engine, the URL or this machine can't do what was asked."""
+    """The engine, the URL or this machine can't do what was asked.
+
+    `longest_ttl` is the longest ttl that the engine can keep, if one was asked for that is longer.
+    """
+
+    def __init__(
+        self, message: str, *, name: str | None = None, longest_ttl: float | None = None
+    ) -> None:
+        super().__init__(message, name=name)
+        self.longest_ttl = longest_ttl
 
 
 class UnsafeEngine(FencelockError):

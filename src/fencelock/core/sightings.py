@@ -14,6 +14,11 @@ _DRIFT = 0.001
 """The part of a ttl by which two clocks may disagree about its length."""
 
 
+def left_of(ttl: float, since: float, now: float) -> float:
+    """Seconds until a ticket may be taken out that is known not to have changed since a moment."""
+    return since + ttl * (1 + _DRIFT) - now
+
+
 class _Sighting(NamedTuple):
     version: int
     since: float
@@ -30,7 +35,7 @@ class Sightings:
         seen = self._seen.get(key)
         if seen is None or seen.version != version:
             seen = self._seen[key] = _Sighting(version, now)
-        return seen.since + ttl * (1 + _DRIFT) - now
+        return left_of(ttl, seen.since, now)
 
     def forget(self, key: str) -> None:
         """It is gone, or nobody here waits behind it any more."""

@@ -103,7 +103,8 @@ class Engine(ABC):
 
         A newcomer gets a fence above all earlier ones of this name and, if the engine is `lifting`, above
         the ticket's floor. With `if_free` it joins only if it is admitted at once, else the answer is
-        REFUSED. Expired tickets ahead are taken out.
+        REFUSED. Expired tickets ahead are taken out. A ttl that it can't keep is
+        `Unsupported`, with the longest one that it can; then the ticket did not join.
 
         One that is in the queue already gets its owner replaced by the one given. Its share stays as it
         is, except that one that holds alone may go over to a group: that is how a writer turns reader.

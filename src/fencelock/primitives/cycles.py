@@ -56,7 +56,7 @@ class Detect(Policy):
         note = f"{kept.fence} {kept.ticket.name}"
         owner = kept.ticket.owner._replace(note=note)
         ticket = Ticket(_signpost_of(self._transaction.id), new_id(), kept.ticket.ttl, owner)
-        self._signpost = signpost = Kept(ticket, object())
+        self._signpost = signpost = Kept(ticket, object(), kept.flexible)
         self.undo.append(signpost)
         await stand(self._keeper, signpost)
         self._pause = Backoff(0.1, 2.0, self._keeper.io.random)

@@ -88,7 +88,7 @@ class _BaseTerm(BaseLease):
         if self._standing is not None and self._standing.reason is None:
             await withdraw(keeper, self._standing, LEAST_TIMEOUT)
         ticket = Ticket(self._bell, new_id(), term.ttl, term.owner._replace(note=""))
-        self._standing = kept = Kept(ticket, object())
+        self._standing = kept = Kept(ticket, object(), self._kept.flexible)
         undo.append(kept)
         await stand(keeper, kept)
         if self._kept.reason is not None:  # the term ended meanwhile
@@ -133,7 +133,7 @@ class BaseElection(Blocks[T]):
         super().__init__(office._keeper)
         self.name = office.name
         self._bell = check_name(f"{office.name} (bell)")
-        self._ttl = office._ttl
+        self._ttl, self._flexible = office._ttl, office._flexible
         self._owner = office._owner
         self._term: T | None = None
 
@@ -189,7 +189,8 @@ class BaseElection(Blocks[T]):
 
         while not over():
             keeper.verify()
-            kept = Kept(Ticket(self._bell, new_id(), self._ttl, self._owner, share), object())
+            ticket = Ticket(self._bell, new_id(), self._ttl, self._owner, share)
+            kept = Kept(ticket, object(), self._flexible)
             try:
                 # First join the queue, then look, then sleep: nothing can happen in between.
                 if await obtain(keeper, kept, self._ttl, look):

@@ -56,6 +56,7 @@ class Keeper:
     def __init__(self, engine: Engine, io: IO) -> None:
         self.engine = engine
         self.io = io
+        self.default_ttl = engine.traits.default_ttl
         self.sweeper = Sweeper(engine, io)
         self._origin = Origin()
         self.errands: list[Callable[[], None]] = []

@@ -33,6 +33,7 @@ class Kept:
         "due",
         "event",
         "fence",
+        "flexible",
         "heard",
         "on_lost",
         "place",
@@ -45,9 +46,11 @@ class Kept:
         "wheel",
     )
 
-    def __init__(self, ticket: Ticket, caller: object) -> None:
+    def __init__(self, ticket: Ticket, caller: object, flexible: bool = False) -> None:
         self.ticket = ticket
         self.caller = caller
+        self.flexible = flexible
+        """Whether nobody asked for its ttl: a shorter one will do."""
         self.fence = 0
         self.abandoned = False
         self.place = GONE
@@ -90,6 +93,13 @@ class Kept:
             self.recheck_at = sent + standing.recheck
             self.suspended = False
         return None
+
+    def shorten(self, longest: float) -> bool:
+        """Make do with the longest ttl that the engine can keep; False if another one was asked for."""
+        if not self.flexible or self.ticket.ttl <= longest:
+            return False
+        self.ticket = self.ticket._replace(ttl=longest)
+        return True
 
     def departure(self) -> Departure:
         """How this ticket departs, if it has to go now."""

@@ -102,10 +102,16 @@ class BaseLease(Holding):
     async def _renew(self, ttl: float | None) -> None:
         self.check()
         keeper, kept = self._keeper, self._kept
+        before = kept.ticket.ttl
         if ttl is not None:
             keeper.change(kept, keeper.engine.traits.check_ttl(ttl))
         sent = keeper.io.now()
-        (standing,) = await keeper.engine.renew([kept.ticket], timeout=REQUEST_TIMEOUT)
+        try:
+            (standing,) = await keeper.engine.renew([kept.ticket], timeout=REQUEST_TIMEOUT)
+        except EngineError as error:
+            if error.outcome == "not applied" and ttl is not None:
+                keeper.change(kept, before)  # the engine may never take the other one
+            raise
         if standing is None:
             raise EngineError(
                 f"could not renew {self.name!r}: its part of the engine did not answer",

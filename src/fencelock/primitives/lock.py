@@ -46,7 +46,7 @@ class BaseLock(Blocks[L]):
         self,
         keeper: Keeper,
         name: str,
-        ttl: float,
+        ttl: float | None,
         timeout: float | None,
         owner: Owner,
         reentrant: bool,
@@ -65,7 +65,8 @@ class BaseLock(Blocks[L]):
         self.name = name
         self._share = share
         self._guard: Any = guard
-        self._ttl = ttl
+        self._flexible = ttl is None
+        self._ttl = keeper.default_ttl if ttl is None else ttl
         self._owner = owner
         self._reentrant = reentrant
         self._on_lost = on_lost
@@ -117,7 +118,7 @@ class BaseLock(Blocks[L]):
         """A ticket of which nobody has heard yet."""
         ticket = (self.name, new_id(), self._ttl, self._owner, self._share, floor)
         # Past the constructor of named tuples, which is written in Python.
-        kept = Kept(tuple.__new__(Ticket, ticket), caller)
+        kept = Kept(tuple.__new__(Ticket, ticket), caller, self._flexible)
         undo.append(kept)
         return kept
 

@@ -60,7 +60,8 @@ class Sweeper:
 
         It is done when the engine says that it took it out, or when the ttl has passed: an answer
         "not there" may be overtaken by the request that puts it there. So may any answer, as long
-        as there is a request to join the queue of which nothing was heard.
+        as there is a request to join the queue of which nothing was heard. If nothing is answered at all,
+        it goes on for as long as the ticket may outlive its ttl there.
         """
         if self._origin.here:
             self.condemn(kept, kept.departure(), 0.0)
@@ -133,7 +134,8 @@ class Sweeper:
         except FencelockError:
             answered = False
         now = self._io.now()
-        if (done and doomed.certain) or now >= doomed.until:
+        until = doomed.until if answered else doomed.until + self._engine.traits.unwatched
+        if (done and doomed.certain) or now >= until:
             self._doomed.pop(id, None)
         else:
             doomed.due = now + doomed.backoff.next()

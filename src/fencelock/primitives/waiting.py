@@ -8,8 +8,8 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 
 from fencelock.core.backoff import Backoff
-from fencelock.core.errors import EngineError
-from fencelock.core.ticket import ADMITTED, GONE, REFUSED, WAITING, Departure, Place
+from fencelock.core.errors import EngineError, Unsupported
+from fencelock.core.ticket import ADMITTED, GONE, REFUSED, WAITING, Departure, Place, Standing
 from fencelock.primitives.keeper import RENEW_AT, Keeper
 from fencelock.primitives.kept import WITHDRAWN, Kept
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
@@ -68,16 +68,14 @@ async def obtain(
 async def obtain_free(keeper: Keeper, wanted: Sequence[Kept]) -> int:
     """Hold those that are free, up to the first that is not, and say how many. It gives up the others."""
     io = keeper.io
-    tickets = [kept.ticket for kept in wanted]
     until = io.now() + REQUEST_TIMEOUT
     try:
-        sent = _asking(keeper, wanted)
-        standings = await keeper.engine.enter_free(tickets, timeout=REQUEST_TIMEOUT)
+        sent, standings = await _enter_free(keeper, wanted, REQUEST_TIMEOUT)
     except EngineError:  # once more, as in `_look`; which of them were applied is not known
-        sent = _asking(keeper, wanted)
-        if sent >= until:
+        left = until - io.now()
+        if left <= 0:
             raise
-        standings = await keeper.engine.enter_free(tickets, timeout=until - sent)
+        sent, standings = await _enter_free(keeper, wanted, left)
     for kept, standing in zip(wanted, standings, strict=True):
         kept.unanswered -= 1
         kept.learn(standing, sent, io.now())
@@ -107,10 +105,31 @@ async def stand(keeper: Keeper, kept: Kept) -> None:
         raise
 
 
-def _asking(keeper: Keeper, wanted: Sequence[Kept]) -> float:
-    for kept in wanted:
-        kept.unanswered += 1
-    return keeper.io.now()
+async def _enter_free(
+    keeper: Keeper, wanted: Sequence[Kept], timeout: float
+) -> tuple[float, list[Standing]]:
+    """When they were asked for, and the answers."""
+    while True:
+        for kept in wanted:
+            kept.unanswered += 1
+        tickets = [kept.ticket for kept in wanted]
+        sent = keeper.io.now()
+        try:
+            return sent, await keeper.engine.enter_free(tickets, timeout=timeout)
+        except Unsupported as error:
+            if not _shortened(wanted, error):
+                raise
+
+
+def _shortened(wanted: Sequence[Kept], error: Unsupported) -> bool:
+    """Make do with the longest ttl there is; False if another one was asked for, or it is not about that."""
+    longest = error.longest_ttl
+    if longest is None:
+        return False
+    # This one was not applied, and those behind it were not asked for; those before it were, perhaps.
+    for kept in itertools.dropwhile(lambda kept: kept.ticket.name != error.name, wanted):
+        kept.unanswered -= 1
+    return sum(kept.shorten(longest) for kept in wanted) > 0
 
 
 async def _wait(
@@ -178,6 +197,10 @@ async def _look(
             if again or sent >= until:
                 raise
             timeout, again = until - sent, True
+        except Unsupported as error:
+            if not _shortened([kept], error):
+                raise
+            ticket, sent = kept.ticket, io.now()
         else:
             kept.unanswered -= 1
             kept.learn(standing, sent, io.now())

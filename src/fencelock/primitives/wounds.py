@@ -122,6 +122,7 @@ class WoundWait(Policy):
 
     def _new(self, bell: str, parked: Kept, note: str) -> Kept:
         owner: Owner = parked.ticket.owner._replace(note=note)
-        kept = Kept(Ticket(bell, new_id(), parked.ticket.ttl, owner), object())
+        ticket = Ticket(bell, new_id(), parked.ticket.ttl, owner)
+        kept = Kept(ticket, object(), parked.flexible)
         kept.quiet = True  # to lose it is what it is for
         return kept

@@ -1,12 +1,13 @@
 """The connection is cut after a request was carried out: it was never lost, nor done twice."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.zookeeper.seeing import Witness, connected, parked, replies
+from tests.engines.zookeeper.seeing import Witness, connected, lost, parked, replies
 from tests.proxy import TcpProxy
 from tests.servers import HOST
 from tests.servers_zookeeper import Ensemble
@@ -118,6 +119,21 @@ async def test_renew_by_hand(cell: Cell, seen: Witness, proxy: TcpProxy) -> None
     lease.check()
     await cell.run(lambda: lease.renew(ttl=50))
     assert seen.fences(cell.name) == [lease.fence]
+
+
+async def test_a_lease_that_is_lost_while_nobody_answers_does_not_stay_for_good(
+    cell: Cell, seen: Witness, proxy: TcpProxy
+) -> None:
+    """Its session goes on when the servers are back, and so would its ticket, as long as the client lives."""
+    client = cell.client()
+    lease = await cell.run(lambda: client.lock(cell.name, ttl=0.5).acquire())
+    proxy.refuse()
+    await lost(lease)
+    await asyncio.sleep(3)  # longer than the ttl, and than a request may take
+    proxy.heal()
+    await soon(lambda: seen.tickets(cell.name) == [], "the clean-up")
+    other = cell.client()
+    assert (await cell.run(lambda: other.lock(cell.name).try_acquire())).abandoned
 
 
 async def test_leave(cell: Cell, seen: Witness, proxy: TcpProxy, zookeeper_url: str) -> None:

@@ -49,10 +49,10 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return seen
 
 
-def _tickets(count: int) -> list[Ticket]:
+def _tickets(count: int, ttl: float = 120.0) -> list[Ticket]:
     """Of one name that nobody else uses."""
     name = f"crowd:{new_id()}"
-    return [Ticket(name, new_id(), 120.0, Owner("here", n)) for n in range(count)]
+    return [Ticket(name, new_id(), ttl, Owner("here", n)) for n in range(count)]
 
 
 JOIN = ["GetData", "Create2", "_Children"]
@@ -221,3 +221,32 @@ async def test_500_waiters_and_one_wake_up_per_release(
     # Each release tells exactly one, whoever else waits.
     await soon(lambda: events == {"DELETED": 60}, "the last event")
     await engine.close()
+
+
+async def test_a_row_of_the_dead_is_taken_out_in_a_few_round_trips(
+    zookeeper_url: str, trips: Trips
+) -> None:
+    """Up to one that lives, which looks after what is ahead of it."""
+    dead, heir = (open_engine(zookeeper_url, AsyncioIO()) for _ in range(2))
+    row = _tickets(30, ttl=1.0)  # nobody renews them
+    living = row[9] = row[9]._replace(ttl=120.0)
+    for ticket in row:
+        await dead.enter(ticket, if_free=False, timeout=30)
+    last = row[0]._replace(id=new_id(), ttl=120.0)
+    await heir.enter(last, if_free=False, timeout=30)  # from now on it counts
+
+    async def taken() -> bool:
+        trips.clear()
+        await heir.enter(last, if_free=False, timeout=30)
+        return ["Transaction"] * 20 in trips
+
+    await soon(taken, "the dead to be taken out")
+    assert len(trips) == 11, "five of them read the row: 1, 2, 4, 8 and the rest"
+    seen = await dead.inspect(last.name, limit=0, timeout=30)
+    assert seen.waiting == 10, "those ahead of the living one are its own concern"
+    await dead.leave(living, timeout=30)
+    standing = await heir.enter(last, if_free=False, timeout=30)
+    assert (standing.place, standing.abandoned) == (Place.ADMITTED, True)
+    await heir.leave(last, timeout=30)
+    for engine in (dead, heir):
+        await engine.close()

@@ -146,7 +146,9 @@ async def test_the_servers_may_grant_less(
 @pytest.mark.parametrize("face", ["sync"])
 async def test_a_forked_child_may_make_its_own_client(cell: Cell) -> None:
     program = f"""
-import os, sys, threading, fencelock
+import os, sys, threading, warnings, fencelock
+# From Python 3.12 on, to fork beside a thread, such as our connection's, is worth a warning.
+warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
 client = fencelock.Client({cell.url!r})
 lease = client.lock({cell.name!r}).acquire()
 child = os.fork()

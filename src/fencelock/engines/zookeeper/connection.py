@@ -23,11 +23,17 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import CLOSE_RESPONSE, CREATED_EVENT, ConnectionHandler
+from kazoo.protocol.connection import (
+    CLOSE_RESPONSE,
+    CREATED_EVENT,
+    PING_XID,
+    ConnectionHandler,
+)
 from kazoo.protocol.serialization import CloseInstance, ReplyHeader, Watch, int_struct
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import ForceRetryError, KazooRetry
 
+from fencelock.core.progress import Progress
 from fencelock.engines.zookeeper.batch import Batch
 from fencelock.io import clock
 
@@ -144,6 +150,9 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self._mistrusted: tuple[str, int] | None = None
         """Where it was last, in vain or until it broke: the others are tried first."""
         self._here: tuple[str, int] | None = None
+        self._noting = threading.Lock()
+        self._progress = Progress()
+        """How far the servers had come, and when: known by each ping, and when somebody asks."""
         self.negotiated = 0.0
         """Seconds after which the servers forget a session that they do not hear of; 0: not known yet."""
         self.dead: Exception | None = None
@@ -186,6 +195,12 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         except (OSError, TypeError, ValueError):  # there is no connection
             return False
 
+    def unchanged_since(self, zxid: int, now: float) -> float:
+        """From when on a node is known to have been as it is now, if this transaction was its last."""
+        with self._noting:
+            self._progress.reached(self.client.last_zxid, now)
+            return self._progress.known_since(zxid, now)
+
     def doubt(self, since: float) -> None:
         """A request was not answered: leave a server that has said nothing at all for so long."""
         silent = self._silent_since
@@ -195,15 +210,19 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def end(self) -> None:
         """End the session, or at least the connection, and the thread."""
         thread = self._connection_routine
-        self._closing = True
-        self.client._stopped.set()
-        self._ring()
+        self.finish()
         if thread is not None:
             thread.join(HANDSHAKE)
             if thread.is_alive():
                 self._hang_up()
                 thread.join()
         self.close()
+
+    def finish(self) -> None:
+        """Have the session and the thread end, without waiting for it."""
+        self._closing = True
+        self.client._stopped.set()
+        self._ring()
 
     def _send_now(self, batch: Batch) -> bool:
         """Write from the caller's own thread: to wake the connection's takes longer than to write."""
@@ -283,6 +302,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._failures.pop((host, port), None)
+        session = self.session
         try:
             read_timeout, connect_timeout = super()._connect(host, hostip, port)
         except AuthFailedError as error:
@@ -293,7 +313,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         except Exception as error:
             self._failures[host, port] = error.__context__ or error  # type: ignore[assignment]
             raise
-        self.negotiated = read_timeout * 1.5 / 1000
+        if self.session != session:  # servers that forget sessions may have forgotten everything
+            with self._noting:
+                self._progress = Progress()
+        self.negotiated = round(read_timeout * 1.5) / 1000
         self._failures.clear()
         self._here = host, port  # last of all: whoever sees it may write
         return min(read_timeout, _SILENCE_MS), connect_timeout
@@ -341,6 +364,9 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             header: tuple[Any, bytes, int] = super()._read_header(timeout)
             return header
         reply, offset = ReplyHeader.deserialize(message, 0)
+        if reply.xid == PING_XID:
+            with self._noting:
+                self._progress.reached(reply.zxid, clock.now())
         return reply, message, offset
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:

@@ -68,7 +68,6 @@ async def refuse(queues: Queues, own: Own, until: float) -> Standing:
 
 async def _refused(queues: Queues, own: Own, seen: Any, until: float) -> Standing:
     """Whether the one that was in the way has expired."""
-    queues.watches.refused_by(own)
     if ask.gone(seen):
         return Standing(Place.REFUSED)
     node = own.blockers[-1]

@@ -66,6 +66,7 @@ class ZooKeeperEngine(Engine):
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         until = self._io.now() + timeout
+        self._check(ticket)
         try:
             own = await self._own(ticket, until)
             if own is not None:
@@ -233,7 +234,6 @@ class ZooKeeperEngine(Engine):
     async def _join(self, ticket: Ticket, if_free: bool, until: float) -> Standing:
         """Stand in the queue as a newcomer."""
         while True:
-            self._check(ticket)
             self._doubtful.add(ticket.id)
             try:
                 own, standing = await self._queues.join(ticket, until)
@@ -265,13 +265,18 @@ class ZooKeeperEngine(Engine):
         if self._mine.get(ticket.id) is own:
             del self._mine[ticket.id]
 
+    @property
+    def _longest(self) -> float:
+        """The length of a session, as far as it is known."""
+        return self._wire.negotiated or self._session
+
     def _check(self, ticket: Ticket) -> None:
         if problem := self._too_long(ticket):
-            raise Unsupported(problem, name=ticket.name)
+            raise Unsupported(problem, name=ticket.name, longest_ttl=self._longest)
 
     def _too_long(self, ticket: Ticket) -> str | None:
         """A session that ended before the ttl would take the ticket with it, against the promise."""
-        granted = self._wire.negotiated or self._session
+        granted = self._longest
         if ticket.ttl <= granted:
             return None
         limit = "" if granted >= self._session else ", and raise maxSessionTimeout on the servers"

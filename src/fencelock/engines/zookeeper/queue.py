@@ -37,7 +37,7 @@ class Queues:
 
     def __init__(self, wire: Wire, io: IO, root: str, acl: Any) -> None:
         self.root = root
-        self.watches = Watches(io, root, wire.tell)
+        self.watches = Watches(io, root, wire.tell, wire.unchanged_since)
         self._wire = wire
         self._io = io
         self.acl = acl
@@ -228,13 +228,44 @@ class Queues:
             standing = self._behind(own, seen)
             if standing is not None:
                 return standing
-            for node in self.watches.expired(own):
-                if not ask.gone(seen[node]):
-                    await self.expire(own.parent, line, node, seen[node][1].version, until)
+            taken: set[str] = set()
+            for node in reversed(self.watches.expired(own)):
+                if node not in taken and not ask.gone(seen[node]):
+                    version = seen[node][1].version
+                    taken |= await self.expire(own.parent, line, node, version, until)
 
-    async def expire(self, parent: str, line: Line, node: str, version: int, until: float) -> None:
-        """Take out a ticket, unless it has been renewed since."""
-        await self.ask(until, expiry(parent, line, node, version))
+    async def expire(
+        self, parent: str, line: Line, node: str, version: int, until: float
+    ) -> set[str]:
+        """Take out a ticket that has expired and the dead right ahead of it, unless they were renewed since.
+
+        A process that dies leaves a whole row. It is read in steps of twice the size, so that there are few,
+        and those who live are left alone: the first of them looks after what is ahead of it.
+        """
+        dead = [(node, version)]
+        end, size = line.nodes.index(node), 1
+        while end > 0:
+            some = line.nodes[max(0, end - size) : end]
+            found = await self._dead_among(parent, some, until)
+            dead += found
+            if len(found) < len(some):
+                break
+            end, size = end - len(some), 2 * size
+        # The last one first: that it does not hold shows in the one ahead of it.
+        await self.ask(until, *(expiry(parent, line, *one) for one in dead))
+        return {node for node, _ in dead}
+
+    async def _dead_among(
+        self, parent: str, nodes: list[str], until: float
+    ) -> list[tuple[str, int]]:
+        """Those at the end of a row that have expired, the last one first, and their versions."""
+        replies = await self.ask(until, *(ask.get(f"{parent}/{node}") for node in nodes))
+        found: list[tuple[str, int]] = []
+        for node, reply in zip(reversed(nodes), reversed(replies), strict=True):
+            if ask.gone(reply) or not self.watches.is_dead(value(reply)):
+                break
+            found.append((node, reply[1].version))
+        return found
 
     async def holds(self, own: Own, until: float) -> bool:
         """Whether a ticket was admitted, which it stays as long as its node is there."""

@@ -1,15 +1,14 @@
-"""Who of our tickets waits for whom, and when those were last seen alive."""
+"""Who of our tickets waits for whom, and since when those have not been renewed."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
 from kazoo.protocol.states import EventType
 
-from fencelock.core.sightings import Sightings
+from fencelock.core.sightings import left_of
 from fencelock.core.ticket import Place, Standing
 from fencelock.engines.zookeeper import requests as ask
 from fencelock.engines.zookeeper.admission import Finding
@@ -18,9 +17,6 @@ from fencelock.engines.zookeeper.nodes import Slip, farewell
 from fencelock.engines.zookeeper.own import Own
 from fencelock.io.contract import IO
 
-_REMEMBERED = 1000
-"""Names of which it is remembered whose ticket was seen when an attempt was refused."""
-
 
 class Watches:
     """All nodes that are watched, and by whom.
@@ -28,12 +24,17 @@ class Watches:
     A watch is not taken back: there is one at most for each node, and it is used up by the next renewal.
     """
 
-    def __init__(self, io: IO, root: str, tell: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        io: IO,
+        root: str,
+        tell: Callable[[Any], None],
+        unchanged_since: Callable[[int, float], float],
+    ) -> None:
         self._io = io
         self._root = root
         self._tell = tell
-        self._sightings = Sightings()
-        self._refused: OrderedDict[str, str] = OrderedDict()
+        self._unchanged_since = unchanged_since
         self._mutex = threading.Lock()
         self.watched: dict[str, set[Own]] = {}
         self._listening: dict[str, Own] = {}
@@ -82,11 +83,19 @@ class Watches:
 
     def saw(self, own: Own, node: str, reply: Any) -> Slip:
         """Note that one of those that it waits for was there just now."""
-        data, stat = reply
-        slip, now = Slip.unpack(data), self._io.now()
-        left = self._sightings.left(f"{own.parent}/{node}", stat.version, slip.ttl, now)
+        now = self._io.now()
+        slip, left = self._left(reply, now)
         own.alive[node] = now + min(left, slip.ttl)
         return slip
+
+    def is_dead(self, reply: Any) -> bool:
+        """Whether a ticket that was read just now was not renewed for its ttl."""
+        return self._left(reply, self._io.now())[1] <= 0
+
+    def _left(self, reply: Any, now: float) -> tuple[Slip, float]:
+        data, stat = reply
+        slip = Slip.unpack(data)
+        return slip, left_of(slip.ttl, self._unchanged_since(stat.mzxid, now), now)
 
     def expired(self, own: Own) -> list[str]:
         """Those ahead that were not renewed for their ttl."""
@@ -97,18 +106,6 @@ class Watches:
         """How a ticket stands behind those that were seen."""
         left = min(own.alive.values()) - self._io.now()
         return Standing(Place.WAITING, own.fence, recheck=max(0.0, left))
-
-    def refused_by(self, own: Own) -> None:
-        """Remember who was in the way of one that did not stay: repeated attempts count as watching."""
-        path = own.paths[-1]
-        with self._mutex:
-            earlier = self._refused.pop(own.parent, path)
-            self._refused[own.parent] = path
-            late = (
-                self._refused.popitem(last=False)[1] if len(self._refused) > _REMEMBERED else path
-            )
-        for other in {earlier, late} - {path}:
-            self._sightings.forget(other)
 
     def wake_all(self) -> None:
         """The connection was lost, and all watches with it."""
@@ -132,9 +129,6 @@ class Watches:
                 others.discard(own)
                 if not others:
                     self.watched.pop(path, None)
-                unseen = not others and self._refused.get(own.parent) != path
-            if unseen:
-                self._sightings.forget(path)
 
     def _happened(self, event: Any) -> None:
         """Called in the connection's thread."""

@@ -66,10 +66,10 @@ class Wire:
         """Send requests in one write, and read their answers; `Broken` if any of them is missing."""
         event = self._io.event()
         batch = Batch(requests, event)
-        connection = self._opened()
-        connection.submit(batch)
-        started = self._io.now()
         try:
+            connection = self._opened()
+            connection.submit(batch)
+            started = self._io.now()
             answered = await event.wait(max(until - started, _LEAST))
             if not answered:
                 # If we were stopped, or very busy, the answer lies there, and only the time is up.
@@ -82,6 +82,11 @@ class Wire:
         if batch.failure is not None:
             raise self._failed(batch, batch.failure)
         return batch
+
+    def unchanged_since(self, zxid: int, now: float) -> float:
+        """From when on a node is known to have been as it is now, if this transaction was its last."""
+        connection = self._connection
+        return now if connection is None else connection.unchanged_since(zxid, now)
 
     def tell(self, request: Any) -> None:
         """Send a request of which the answer is of no interest, if there is somebody to hear it."""
@@ -105,7 +110,12 @@ class Wire:
                 if self._connection is not None:
                     self._connection.end()
                 self._connection = self._make()
-                self._connection.open()
+                try:
+                    self._connection.open()
+                except BaseException:  # a signal: nobody else would open it
+                    self._connection.finish()
+                    self._connection = None
+                    raise
             return self._connection
 
     def _late(self, connection: Connection, batch: Batch, waited: float) -> Broken:

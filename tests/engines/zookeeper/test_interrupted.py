@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 
 import fencelock
-from tests.primitives.test_interruptions import InterruptAt
+from tests.cutting_short import InterruptAt
 from tests.waiting import eventually
 
 

@@ -203,9 +203,11 @@ class EtcdEngine(Engine):
         return holder.create_revision if holder is not None else 0
 
     async def close(self) -> None:
-        await self._watches.close()
-        await self._queues.leases.revoke()
-        await self._cluster.close()
+        try:
+            await self._watches.close()
+            await self._queues.leases.revoke()
+        finally:
+            await self._cluster.close()
 
     def _translated(self, error: Broken, name: str | None) -> EngineError:
         return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)

@@ -28,13 +28,16 @@ from fencelock.engines.etcd.messages_pb2 import (
 )
 from fencelock.engines.etcd.node import Node, Stream
 from fencelock.engines.etcd.troubles import Broken
-from fencelock.io.contract import IO, Task
+from fencelock.io.contract import IO, Event, Task
 
 _OPENING = 2.0
 """Seconds that it may take to log in for a stream."""
 
 _QUIET = 1.0
 """Seconds that a fork waits for streams to end."""
+
+_ENDING = 5.0
+"""Seconds that a client that is closed waits for its stream to end, whatever has become of it."""
 
 _SPARED = 64
 """Watches that stay though nobody needs them at present."""
@@ -62,6 +65,7 @@ class Watches:
         self._used = False
         self._stream: Stream | None = None
         self._task: Task | None = None
+        self._ended: Event
         self._closed = False
         self._forking = False
         cluster.on_move = self._move
@@ -79,7 +83,8 @@ class Watches:
                 self._ear(key, is_own).join(watcher, self._on_renewed)
             self._used = True
             if self._task is None:
-                self._task = self._io.spawn(self._run(), "fencelock-watches")
+                self._ended = self._io.event()
+                self._task = self._io.spawn(self._run(self._ended), "fencelock-watches")
         return watcher
 
     def drop(self, watcher: Watcher) -> None:
@@ -100,7 +105,7 @@ class Watches:
                 ear.dismiss()
         if stream is not None:
             stream.close()
-        if task is not None:
+        if task is not None and await self._ended.wait(_ENDING):
             await task.join()
 
     def pause(self) -> None:
@@ -130,7 +135,13 @@ class Watches:
     def _nobody(self) -> bool:
         return len(self._ears) == len(self._spared)
 
-    async def _run(self) -> None:
+    async def _run(self, ended: Event) -> None:
+        try:
+            await self._go_on_listening()
+        finally:
+            ended.set()
+
+    async def _go_on_listening(self) -> None:
         failed = 0
         backoff = Backoff(0.01, 0.5, self._io.random)
         while self._wanted():

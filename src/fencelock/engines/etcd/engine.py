@@ -62,7 +62,7 @@ class EtcdEngine(Engine):
         self._io = io
         self._queues = Queues(cluster, io)
         self._notes = Notes(self._queues)
-        self._watches = Watches(cluster, io, self._queues.saw_renewed)
+        self._watches = Watches(cluster, io, self._queues.saw_renewed, self._queues.revisions)
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         try:

@@ -27,6 +27,7 @@ from fencelock.engines.etcd.messages_pb2 import (
     WatchResponse,
 )
 from fencelock.engines.etcd.node import Node, Stream
+from fencelock.engines.etcd.revisions import Revisions
 from fencelock.engines.etcd.troubles import Broken
 from fencelock.io.contract import IO, Event, Task
 
@@ -52,9 +53,12 @@ _STEADY = 5.0
 class Watches:
     """Opens the stream when the first one waits, another one elsewhere if it breaks, and ends it."""
 
-    def __init__(self, cluster: Cluster, io: IO, on_renewed: OnRenewed) -> None:
+    def __init__(
+        self, cluster: Cluster, io: IO, on_renewed: OnRenewed, revisions: Revisions
+    ) -> None:
         self._cluster = cluster
         self._io = io
+        self._revisions = revisions
         self._on_renewed = on_renewed
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._ids = count(1)  # etcd takes 0 for none
@@ -234,6 +238,7 @@ class Watches:
         self._spared.pop(ear.id, None)
 
     def _heard(self, response: WatchResponse) -> None:
+        self._revisions.reached(response.header.revision, self._io.now())
         with self._mutex:
             ear = self._ears.get(response.watch_id)
             # A watch that was not even begun has no number yet. What we ended ourselves has no ear any more.

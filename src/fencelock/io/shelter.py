@@ -9,6 +9,7 @@ and waits for the result in a way that an interruption can't break.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -32,6 +33,8 @@ def sheltered(timeout: float, function: Callable[..., T], *args: Any) -> T:
 
 def aside(timeout: float, function: Callable[..., T], *args: Any) -> T:
     """Call a function in another thread, and wait so many seconds for it: `TimeoutError` if it hangs."""
+    if sys.is_finalizing():  # the other threads have ended
+        return function(*args)
     job = _Job(function, args)
     try:
         helper = _idle.pop()

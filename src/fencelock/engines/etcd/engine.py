@@ -125,8 +125,10 @@ class EtcdEngine(Engine):
             self._watches.drop(watcher)
             watcher = None
         if watcher is None:
-            watcher = self._watches.add(view.ahead, view.lacking, seat.key, view.revision)
-            seat.watcher = watcher
+            flag = self._io.event()
+            # The seat knows it first: if the waiter is interrupted, it is dropped with its seat.
+            watcher = seat.watcher = Watcher(view.ahead, view.lacking, view.revision, flag)
+            self._watches.add(watcher, seat.key)
         return watcher
 
     def unpark(self, ticket: Ticket) -> None:

@@ -12,12 +12,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
 from itertools import count
 from weakref import WeakSet
 
 from fencelock.core.backoff import Backoff
-from fencelock.engines.etcd.admission import Ahead
 from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.ears import Ear, OnRenewed, Watcher
 from fencelock.engines.etcd.messages_pb2 import (
@@ -76,20 +74,18 @@ class Watches:
         if io.blocking:
             _all.add(self)
 
-    def add(self, ahead: Sequence[Ahead], lacking: int, own: bytes, revision: int) -> Watcher:
-        """Listen for what happens to those ahead and to the own ticket after a revision."""
-        watcher = Watcher(ahead, lacking, revision, self._io.event())
+    def add(self, watcher: Watcher, own: bytes) -> None:
+        """Listen for what happens to those ahead of a watcher and to its own ticket."""
         with self._mutex:
-            if self._closed:
+            if self._closed or watcher.over:  # or it was dropped already, by another thread
                 watcher.look_again()
-                return watcher
-            for key, is_own in ((own, True), *((one.key, False) for one in ahead)):
+                return
+            for key, is_own in ((own, True), *((key, False) for key in tuple(watcher.ahead))):
                 self._ear(key, is_own).join(watcher, self._on_renewed)
             self._used = True
             if self._task is None:
                 self._ended = self._io.event()
                 self._task = self._io.spawn(self._run(self._ended), "fencelock-watches")
-        return watcher
 
     def drop(self, watcher: Watcher) -> None:
         """Listen no more; whoever still waits for it looks again."""
@@ -208,10 +204,11 @@ class Watches:
         """The one on this key, or a new one."""
         ear = self._by_key.get((key, own))
         if ear is None:
-            ear = self._by_key[key, own] = Ear(next(self._ids), key, own)
-            self._ears[ear.id] = ear
+            ear = Ear(next(self._ids), key, own)
             if self._stream is not None:
                 self._create(self._stream, ear)
+            # Only now: if this is interrupted, nobody must count on a watch that was never asked for.
+            self._ears[ear.id] = self._by_key[key, own] = ear
         self._spared.pop(ear.id, None)
         ear.unwanted = 0
         return ear

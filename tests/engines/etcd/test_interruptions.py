@@ -8,7 +8,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from itertools import count
 from types import FrameType
 
@@ -16,8 +17,11 @@ import grpc
 import pytest
 
 import fencelock
+from fencelock.core.ticket import Owner, Ticket
 from fencelock.engines.etcd import blocking
 from fencelock.engines.etcd.engine import EtcdEngine
+from fencelock.engines.registry import open_engine
+from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
 from tests.interrupting import interrupted
 from tests.waiting import PATIENCE, eventually
@@ -75,14 +79,16 @@ def test_an_interrupted_client_goes_on(etcd_url: str) -> None:
         with client.lock(f"{name}:{moment}", ttl=5):
             pass
 
-    for moment in count():
-        with fencelock.Client(etcd_url) as client, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a coroutine was not awaited
+    with fencelock.Client(etcd_url) as client, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a coroutine was not awaited
+        assert isinstance(client._engine, EtcdEngine)
+        for moment in count():
+            client._engine._queues.leases._leases.clear()  # so that it is granted one
             hit = interrupted(moment, use, "fencelock/engines/etcd")
             with client.lock(name, ttl=5, timeout=PATIENCE):
                 pass
-        if not hit:
-            break
+            if not hit:
+                break
     assert moment > 50
 
 
@@ -96,7 +102,29 @@ def test_a_client_is_closed_whatever_has_become_of_grpc(
     assert isinstance(client._engine, EtcdEngine)
     channel = client._engine._cluster.node.open()
     with channel._connectivity_state.lock:  # as if somebody had been interrupted there
-        closing = threading.Thread(target=client.close, daemon=True)
-        closing.start()
-        closing.join(PATIENCE)
-        assert not closing.is_alive()
+        thread = threading.Thread(target=client.close, daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_an_interrupted_waiter_leaves_no_watch(etcd_url: str) -> None:
+    """Else the stream would stay open for it as long as the client lives."""
+    engine, name = open_engine(etcd_url, BlockingIO()), f"deaf:{new_id()}"
+    assert isinstance(engine, EtcdEngine)
+    holder, waiter = (Ticket(name, new_id(), 60.0, Owner("host", 1)) for _ in range(2))
+    for ticket in (holder, waiter):
+        run(engine.enter(ticket, if_free=False, timeout=PATIENCE))
+    for moment in count():
+        with closing(engine.park(waiter, engine._io.now())) as parking, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            parked = partial(next, parking.__await__(), None)
+            hit = interrupted(moment, parked, "fencelock/engines/etcd")
+        engine.unpark(waiter)
+        assert engine._watches._nobody(), moment
+        if not hit:
+            break
+    assert moment > 10
+    for ticket in (holder, waiter):
+        run(engine.leave(ticket, timeout=PATIENCE))
+    run(engine.close())

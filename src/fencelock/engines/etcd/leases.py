@@ -172,8 +172,10 @@ class Leases:
                 if lease is not None and granting is mine:
                     granted = lease.until > self._io.now()  # just now, by another one
                     return lease if granted else await self._grant(lease, until)
-            finally:  # also if this one is interrupted before it has begun: others wait for it
-                if self._granting.get(seconds) is mine:
+            finally:
+                # Also if this one was interrupted before it began, for others wait for it. Without a call of
+                # any method, so that no second interruption can come between.
+                if seconds in self._granting and self._granting[seconds] is mine:
                     del self._granting[seconds]
                 mine.set()
             if not await granting.wait(until - self._io.now()):

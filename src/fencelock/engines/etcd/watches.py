@@ -133,7 +133,7 @@ class Watches:
         return not used and self._nobody()
 
     def _nobody(self) -> bool:
-        return len(self._ears) == len(self._spared)
+        return not any(ear.watchers for ear in tuple(self._ears.values()))
 
     async def _run(self, ended: Event) -> None:
         try:
@@ -190,10 +190,11 @@ class Watches:
         finally:
             with self._mutex:
                 self._stream = None
-                for ear in list(self._spared.values()):
-                    self._forget(ear)
-                for ear in self._ears.values():
-                    ear.end()
+                for ear in list(self._ears.values()):
+                    if ear.watchers:
+                        ear.end()
+                    else:
+                        self._forget(ear)
             if stream is not None:
                 await stream.ended()
         return heard, None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import closing
+from functools import partial
+from itertools import count
 
 import pytest
 
 from fencelock.io.blocking import BlockingIO, run
+from tests.cutting_short import interrupted
 from tests.waiting import eventually
 
 
@@ -121,3 +125,19 @@ def test_the_clock_goes_forward() -> None:
     io = BlockingIO()
     first = io.now()
     assert io.now() >= first
+
+
+@pytest.mark.parametrize("what", ["set", "wait"])
+def test_no_interruption_breaks_an_event(what: str) -> None:
+    """`threading.Event` keeps its lock if Ctrl-C hits it there, and then everyone hangs who sets it."""
+    for moment in count():
+        event = BlockingIO().event()
+        with closing(event.wait(0)) as waiting:
+            use = event.set if what == "set" else partial(next, waiting.__await__(), None)
+            if not interrupted(moment, use, "fencelock/io", "threading.py"):
+                break
+        setting = threading.Thread(target=event.set, daemon=True)
+        setting.start()
+        setting.join(10)
+        assert not setting.is_alive(), f"interrupted at moment {moment}"
+        assert run(event.wait(10))

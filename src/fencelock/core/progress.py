@@ -7,7 +7,7 @@ has had none, and can count its ttl from then, as in `sightings.py`.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 
 _GRAIN = 0.05
 """Seconds by which a moment may be remembered too late."""
@@ -38,6 +38,11 @@ class Progress:
         moments.append(max(now, moments[-1]) if moments else now)
         if len(numbers) > _REMEMBERED:
             self._thin_out()
+
+    def fell_to(self, number: int) -> None:
+        """The engine may count anew, after a backup was restored: forget all that lies beyond."""
+        place = bisect_right(self._numbers, number)
+        del self._numbers[place:], self._moments[place:]
 
     def known_since(self, number: int, now: float) -> float:
         """The moment from which on a change is known to have happened; now, if only now."""

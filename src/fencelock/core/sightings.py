@@ -30,11 +30,16 @@ class Sightings:
     def __init__(self) -> None:
         self._seen: dict[str, _Sighting] = {}
 
-    def left(self, key: str, version: int, ttl: float, now: float) -> float:
-        """Seconds until a ticket seen now in this version may be taken out; 0 or less: it may."""
+    def left(
+        self, key: str, version: int, ttl: float, now: float, since: float | None = None
+    ) -> float:
+        """Seconds until a ticket seen now in this version may be taken out; 0 or less: it may.
+
+        `since`: it is known by other means that it has not changed from then on.
+        """
         seen = self._seen.get(key)
         if seen is None or seen.version != version:
-            seen = self._seen[key] = _Sighting(version, now)
+            seen = self._seen[key] = _Sighting(version, now if since is None else since)
         return left_of(ttl, seen.since, now)
 
     def forget(self, key: str) -> None:

@@ -49,16 +49,47 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class _Event:
+    """A flag that no interruption can break.
+
+    `threading.Event` has a lock, which stays taken if Ctrl-C hits the main thread at the wrong moment: after
+    that, everyone hangs who sets it or waits for it. Here each sleeper has a lock of its own, and the list of
+    them changes in one step.
+    """
+
+    __slots__ = ("_set", "_sleepers")
+
     def __init__(self) -> None:
-        self._event = threading.Event()
-        self.set = self._event.set
-        self.clear = self._event.clear
-        self.is_set = self._event.is_set
+        self._set = False
+        self._sleepers: list[threading.Lock] = []
+
+    def set(self) -> None:
+        self._set = True
+        for sleeper in tuple(self._sleepers):  # they leave by themselves, so nobody is forgotten
+            try:
+                sleeper.release()
+            except RuntimeError:  # somebody else has set it as well
+                continue
+
+    def clear(self) -> None:
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
 
     async def wait(self, timeout: float | None = None) -> bool:
-        # threading refuses to wait for longer than this; nobody waits that long between two looks.
-        longest = threading.TIMEOUT_MAX
-        return self._event.wait(None if timeout is None else min(max(timeout, 0), longest))
+        if self._set:
+            return True
+        sleeper = threading.Lock()
+        sleeper.acquire()
+        try:
+            self._sleepers.append(sleeper)
+            # Whoever sets it from now on sees this sleeper. Threading refuses to wait for longer than its
+            # maximum; nobody waits that long between two looks.
+            seconds = -1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
+            return self.is_set() or sleeper.acquire(True, seconds) or self.is_set()
+        finally:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
 
 
 class _Thread:

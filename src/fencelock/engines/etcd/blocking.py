@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import grpc
 
 from fencelock.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
-from fencelock.engines.etcd.node import BEAT, Metadata, Node, Pending, Stream, closed
+from fencelock.engines.etcd.node import BEAT, Metadata, Node, Stream, closed
 from fencelock.engines.etcd.troubles import Broken, broken
 from fencelock.engines.etcd.wire import WATCH, Method
 from fencelock.io import clock
+from fencelock.io.shelter import aside, sheltered
+
+T = TypeVar("T")
+
+_GRACE = 5.0
+"""Seconds after which gRPC, which keeps to its deadlines, must have answered: it hangs."""
 
 
 class BlockingNode(Node):
-    """A channel that many threads share."""
+    """A channel that many threads share. The main thread never enters gRPC itself: see `io/shelter.py`."""
 
     grpc = grpc
 
     async def call(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
-        call = self._callable(method)
-        try:
-            return call(request, timeout=timeout, metadata=metadata)
-        except grpc.RpcError as error:
-            raise broken(error, self.address) from error
-        except ValueError as error:  # it was closed meanwhile
-            raise closed() from error
+        return self._safely(timeout, self._call, method, request, timeout, metadata)
 
-    def begin(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Pending:
-        call = self._callable(method)
-        try:
-            return _BlockingPending(call.future(request, timeout=timeout, metadata=metadata), self)
-        except ValueError as error:
-            raise closed() from error
+    async def call_all(
+        self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
+    ) -> list[Any | Broken]:
+        return self._safely(timeout, self._call_all, calls, timeout, metadata)
 
     def watch(self, metadata: Metadata, idle: Callable[[], bool]) -> Stream:
         return _BlockingStream(self, metadata, idle)
@@ -42,24 +41,43 @@ class BlockingNode(Node):
     async def close(self) -> None:
         channel = self._give_up()
         if channel is not None:
-            channel.close()
+            with suppress(TimeoutError):  # whatever hangs there, those who close it do not
+                aside(_GRACE, channel.close)
 
-
-class _BlockingPending(Pending):
-    def __init__(self, future: Any, node: Node) -> None:
-        self._future = future
-        self._node = node
-
-    async def result(self) -> Any:
+    def _safely(self, timeout: float, function: Callable[..., T], *args: Any) -> T:
         try:
-            return self._future.result()
+            return sheltered(timeout + _GRACE, function, *args)
+        except TimeoutError as error:
+            raise Broken(f"no answer from {self}", "unknown", elsewhere=True) from error
+
+    def _call(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
+        call = self._callable(method)
+        try:
+            return call(request, timeout=timeout, metadata=metadata)
         except grpc.RpcError as error:
-            raise broken(error, self._node.address) from error
-        except grpc.FutureCancelledError as error:
+            raise self._failed(error) from error
+        except ValueError as error:  # it was closed meanwhile
             raise closed() from error
 
-    def cancel(self) -> None:
-        self._future.cancel()
+    def _call_all(
+        self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
+    ) -> list[Any | Broken]:
+        try:
+            under_way = [
+                self._callable(method).future(request, timeout=timeout, metadata=metadata)
+                for method, request in calls
+            ]
+        except ValueError as error:
+            raise closed() from error
+        return [self._answer(future) for future in under_way]
+
+    def _answer(self, future: Any) -> Any | Broken:
+        try:
+            return future.result()
+        except grpc.RpcError as error:
+            return self._failed(error)
+        except grpc.FutureCancelledError:
+            return closed("unknown")
 
 
 class _BlockingStream(Stream):
@@ -96,7 +114,8 @@ class _BlockingStream(Stream):
 
     def close(self) -> None:
         self._closed = True
-        self._call.cancel()
+        with suppress(TimeoutError):
+            sheltered(_GRACE, self._call.cancel)
 
     def _requests(self) -> Iterator[WatchRequest]:
         beat = clock.now() + BEAT

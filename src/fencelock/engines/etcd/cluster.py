@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from fencelock.engines.etcd.messages_pb2 import AuthenticateRequest
-from fencelock.engines.etcd.node import Metadata, Node, Pending, Stream
+from fencelock.engines.etcd.node import Metadata, Node, Stream
 from fencelock.engines.etcd.troubles import Broken, LoginNeeded
 from fencelock.engines.etcd.wire import AUTHENTICATE, Method
 from fencelock.io.contract import IO
@@ -90,20 +90,7 @@ class Cluster:
         metadata = self._metadata
         if self._login is not None and not metadata:
             metadata = await self._log_in(node, until)
-        under_way: list[Pending] = []
-        answers: list[Any | Broken] = []
-        try:
-            for method, request in calls:
-                under_way.append(node.begin(method, request, self._patience(until), metadata))
-            for pending in under_way:
-                try:
-                    answers.append(await pending.result())
-                except Broken as error:
-                    answers.append(error)
-        except BaseException:
-            for pending in under_way:
-                pending.cancel()
-            raise
+        answers = await node.call_all(calls, self._patience(until), metadata)
         for index, answer in enumerate(answers):
             if isinstance(answer, LoginNeeded):
                 self._log_out(metadata)

@@ -86,8 +86,8 @@ class Ear:
         """Events of which it told nobody, since the last one has gone."""
 
     def join(self, watcher: Watcher, on_renewed: OnRenewed) -> None:
-        self.watchers.add(watcher)
         watcher.ears.append(self)
+        self.watchers.add(watcher)
         if not self.since:
             watcher.deaf += 1
         else:

@@ -63,7 +63,7 @@ class EtcdEngine(Engine):
         self._io = io
         self._queues = Queues(cluster, io)
         self._notes = Notes(self._queues)
-        self._watches = Watches(cluster, io, self._queues.saw_renewed)
+        self._watches = Watches(cluster, io, self._queues.saw_renewed, self._queues.revisions)
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         try:
@@ -126,8 +126,10 @@ class EtcdEngine(Engine):
             self._watches.drop(watcher)
             watcher = None
         if watcher is None:
-            watcher = self._watches.add(view.ahead, view.lacking, seat.key, view.revision)
-            seat.watcher = watcher
+            flag = self._io.event()
+            # The seat knows it first: if the waiter is interrupted, it is dropped with its seat.
+            watcher = seat.watcher = Watcher(view.ahead, view.lacking, view.revision, flag)
+            self._watches.add(watcher, seat.key)
         return watcher
 
     def unpark(self, ticket: Ticket) -> None:
@@ -204,9 +206,11 @@ class EtcdEngine(Engine):
         return holder.create_revision if holder is not None else 0
 
     async def close(self) -> None:
-        await self._watches.close()
-        await self._queues.leases.revoke()
-        await self._cluster.close()
+        try:
+            await self._watches.close()
+            await self._queues.leases.revoke()
+        finally:
+            await self._cluster.close()
 
     def _translated(self, error: Broken, name: str | None) -> EngineError:
         return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)

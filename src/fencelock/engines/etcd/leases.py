@@ -160,18 +160,24 @@ class Leases:
 
     async def _obtain(self, seconds: int, until: float) -> Lease:
         while True:
-            with self._mutex:
-                lease = self._leases.get(seconds)
-                if lease is not None and lease.until > self._io.now():
-                    return lease
-                granting = self._granting.get(seconds)
-                if granting is None:
-                    if lease is None:
-                        lease = self._leases[seconds] = Lease(seconds)
-                    self._granting[seconds] = self._io.event()
-            if granting is None:
-                assert lease is not None
-                return await self._grant(lease, until)
+            lease = self._leases.get(seconds)
+            if lease is not None and lease.until > self._io.now():
+                return lease
+            mine = self._io.event()
+            try:
+                with self._mutex:
+                    granting = self._granting.setdefault(seconds, mine)
+                    if granting is mine:
+                        lease = self._leases.setdefault(seconds, Lease(seconds))
+                if lease is not None and granting is mine:
+                    granted = lease.until > self._io.now()  # just now, by another one
+                    return lease if granted else await self._grant(lease, until)
+            finally:
+                # Also if this one was interrupted before it began, for others wait for it. Without a call of
+                # any method, so that no second interruption can come between.
+                if seconds in self._granting and self._granting[seconds] is mine:
+                    del self._granting[seconds]
+                mine.set()
             if not await granting.wait(until - self._io.now()):
                 raise Broken("no answer to a request for a lease", "not applied")
 
@@ -194,8 +200,6 @@ class Leases:
         except Broken as error:
             error.outcome = "not applied"  # what it was needed for was not sent
             raise
-        finally:
-            self._granting.pop(lease.seconds).set()
 
     async def _ask_for(self, lease: Lease, until: float) -> Any:
         request = LeaseGrantRequest(TTL=lease.seconds, ID=lease.id)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
 
 from fencelock.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
-from fencelock.engines.etcd.node import BEAT, Metadata, Node, Pending, Stream, closed
+from fencelock.engines.etcd.node import BEAT, Metadata, Node, Stream, closed
 from fencelock.engines.etcd.troubles import Broken, broken
 from fencelock.engines.etcd.wire import WATCH, Method
 
@@ -21,20 +21,26 @@ class AsyncioNode(Node):
     grpc = grpc.aio
 
     async def call(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
-        call = self._callable(method)
-        try:
-            return await call(request, timeout=timeout, metadata=metadata)
-        except grpc.RpcError as error:
-            raise broken(error, self.address) from error
-        except (grpc.aio.UsageError, asyncio.InvalidStateError) as error:  # closed meanwhile
-            raise closed() from error
+        return await self._answer(self._begin(method, request, timeout, metadata))
 
-    def begin(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Pending:
-        call = self._callable(method)
+    async def call_all(
+        self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
+    ) -> list[Any | Broken]:
+        under_way: list[Any] = []
+        answers: list[Any | Broken] = []
         try:
-            return _AsyncioPending(call(request, timeout=timeout, metadata=metadata), self)
-        except grpc.aio.UsageError as error:
-            raise closed() from error
+            for method, request in calls:
+                under_way.append(self._begin(method, request, timeout, metadata))
+            for call in under_way:
+                try:
+                    answers.append(await self._answer(call))
+                except Broken as error:
+                    answers.append(error)
+        except BaseException:
+            for call in under_way:
+                call.cancel()
+            raise
+        return answers
 
     def watch(self, metadata: Metadata, idle: Callable[[], bool]) -> Stream:
         return _AsyncioStream(self, metadata, idle)
@@ -44,20 +50,28 @@ class AsyncioNode(Node):
         if channel is not None:
             await channel.close()
 
-
-class _AsyncioPending(Pending):
-    def __init__(self, call: Any, node: Node) -> None:
-        self._call = call
-        self._node = node
-
-    async def result(self) -> Any:
+    def _begin(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
+        call = self._callable(method)
         try:
-            return await self._call
-        except grpc.RpcError as error:
-            raise broken(error, self._node.address) from error
+            return call(request, timeout=timeout, metadata=metadata)
+        except grpc.aio.UsageError as error:
+            raise closed() from error
 
-    def cancel(self) -> None:
-        self._call.cancel()
+    async def _answer(self, call: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled = task.cancelling()
+        try:
+            return await call
+        except grpc.RpcError as error:
+            raise self._failed(error) from error
+        except asyncio.InvalidStateError as error:  # closed meanwhile
+            raise closed("unknown") from error
+        except asyncio.CancelledError as error:
+            # A channel that is closed cancels its calls, which looks as if somebody had cancelled this task.
+            if self._closed and task.cancelling() == cancelled:
+                raise closed("unknown") from error
+            raise
 
 
 class _AsyncioStream(Stream):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import grpc
 
+from fencelock.core.errors import Outcome
 from fencelock.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
-from fencelock.engines.etcd.troubles import Broken
+from fencelock.engines.etcd.troubles import Broken, broken
 from fencelock.engines.etcd.wire import Method
 
 Metadata = tuple[tuple[str, str], ...]
@@ -35,18 +36,6 @@ OPTIONS = (
     ("grpc.keepalive_timeout_ms", 3_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
-
-
-class Pending(ABC):
-    """A call that is under way."""
-
-    @abstractmethod
-    async def result(self) -> Any:
-        """Its answer, or `Broken`."""
-
-    @abstractmethod
-    def cancel(self) -> None:
-        """Nobody is interested any more."""
 
 
 class Stream(ABC):
@@ -90,8 +79,10 @@ class Node(ABC):
         """Ask, and wait for the answer; or `Broken`."""
 
     @abstractmethod
-    def begin(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Pending:
-        """Ask, and wait later."""
+    async def call_all(
+        self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
+    ) -> list[Any | Broken]:
+        """Ask several things at the same time; a failure is an answer."""
 
     @abstractmethod
     def watch(self, metadata: Metadata, idle: Callable[[], bool]) -> Stream:
@@ -129,6 +120,12 @@ class Node(ABC):
             channel, self._channel = self._channel, None
             return channel
 
+    def _failed(self, error: Any) -> Broken:
+        """What it means that a call failed."""
+        if self._closed and error.code() is grpc.StatusCode.CANCELLED:
+            return closed("unknown")
+        return broken(error, self.address)
 
-def closed() -> Broken:
-    return Broken("the client was closed", "not applied")
+
+def closed(outcome: Outcome = "not applied") -> Broken:
+    return Broken("the client was closed", outcome)

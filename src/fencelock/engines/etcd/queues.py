@@ -14,6 +14,7 @@ from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.keys import Card, Keys, Labels
 from fencelock.engines.etcd.leases import Lease, Leases
 from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest, TxnRequest, TxnResponse
+from fencelock.engines.etcd.revisions import Revisions
 from fencelock.engines.etcd.seat import Seat, View
 from fencelock.engines.etcd.traces import Trace
 from fencelock.engines.etcd.troubles import Broken, LeaseGone
@@ -35,6 +36,7 @@ class Queues:
         self.verdicts = Verdicts(cluster, self.leases)
         self.seats: dict[str, Seat] = {}
         """By the ticket's id, from its first request to join until it leaves."""
+        self.revisions = Revisions()
         self._labels = Labels()
         self._sightings = Sightings()
         self._glimpsed: OrderedDict[str, None] = OrderedDict()
@@ -93,7 +95,7 @@ class Queues:
                 all_peers = True
                 continue
             elif joined.seen.finding.ahead:
-                standing = self._refused(seat, joined.seen.finding.ahead)
+                standing = self._refused(seat, joined.seen.finding.ahead, revision)
             else:
                 free_at = revision  # nobody was in the way; if nobody has come since, it may join
                 continue
@@ -114,8 +116,9 @@ class Queues:
         seat.unanswered -= 1
         return answer
 
-    def _refused(self, seat: Seat, ahead: tuple[Ahead, ...]) -> Standing:
+    def _refused(self, seat: Seat, ahead: tuple[Ahead, ...], revision: int) -> Standing:
         """Note who is in the way of one that did not join."""
+        self.revisions.reached(revision, self.io.now())
         seat.view = View(ahead=ahead)
         recheck = min(self.left(one, glimpsed=True) for one in ahead)
         return Standing(Place.REFUSED, recheck=recheck)
@@ -206,6 +209,7 @@ class Queues:
         return Standing(Place.ADMITTED, fence, abandoned)
 
     def _behind(self, seat: Seat, finding: Finding, fence: int, revision: int) -> Standing:
+        self.revisions.reached(revision, self.io.now())
         here = {one.fence for one in finding.ahead}
         for one in seat.view.ahead:
             if one.fence not in here:
@@ -225,13 +229,25 @@ class Queues:
             seat.renewed(card, seat.lease, seat.promised)
 
     async def _take_out(self, seat: Seat, until: float) -> bool:
-        """Take out those ahead that have expired; False: it could not be done now."""
+        """Take out all those ahead that have expired; False: it could not be done now."""
+        ahead, known = seat.view.ahead, set(seat.view.ahead)
         try:
-            traces = await self.leases.traces(until)
-            for one in seat.view.ahead:
-                if self.left(one) <= 0:
-                    await self.ask(requests.take_out(seat.keys, one, traces), until)
+            while expired := [
+                one for one in ahead if self.left(one, glimpsed=one not in known) <= 0
+            ]:
+                expired = expired[: requests.ROW]
+                traces = await self.leases.traces(until)
+                request = requests.take_out(seat.keys, expired, traces, before=seat.view.fence)
+                try:
+                    answer = await self.ask(request, until)
+                except LeaseGone:
+                    self.leases.forget(traces)
+                    continue
+                if not answer.succeeded:
+                    break  # one of them was renewed or has gone: look again
+                for one in expired:
                     self._sightings.forget(_sign(one))
+                ahead = requests.taken_out(answer)
         except Broken:
             return False  # where the own ticket stands is known all the same
         return True
@@ -330,7 +346,9 @@ class Queues:
                 self._glimpsed.move_to_end(sign)
                 if len(self._glimpsed) > _GLIMPSED:
                     self._sightings.forget(self._glimpsed.popitem(last=False)[0])
-        left = self._sightings.left(sign, ahead.version, ahead.ttl, self.io.now())
+        now = self.io.now()
+        since = self.revisions.known_since(ahead.version, now)
+        left = self._sightings.left(sign, ahead.version, ahead.ttl, now, since)
         return min(max(left, 0.0), ahead.ttl)
 
     def saw_renewed(self, kv: KeyValue) -> Ahead:

@@ -35,6 +35,9 @@ from fencelock.engines.etcd.wire import (
     txn,
 )
 
+ROW = 100
+"""Tickets that are taken out in one transaction; etcd takes 128 steps by default."""
+
 _MANY = 100
 """Peers that are looked at in a first attempt to see whether their permits suffice."""
 
@@ -246,21 +249,24 @@ def _trace(answer: ResponseOp) -> Trace | None:
     return Trace.read(first(answer.response_range))
 
 
-def take_out(keys: Keys, ahead: Ahead, traces: Lease) -> TxnRequest:
-    """Take out a ticket that has expired, unless it was renewed; if it held alone, say so."""
-    is_same = changed_at(ahead.key, ahead.version)
-    if ahead.share.group:
-        return txn([is_same], [delete(ahead.key)])
-    return txn(
-        [is_same],
-        [
-            nested(
-                [none_before(keys.queue, keys.end, ahead.fence)],
-                [put(keys.trace, written("abandoned", ahead.fence), traces.id)],
-            ),
-            delete(ahead.key),
-        ],
-    )
+def take_out(keys: Keys, expired: Sequence[Ahead], traces: Lease, *, before: int = 0) -> TxnRequest:
+    """Take out tickets that have expired, unless one was renewed; if the first of them held alone, say so.
+
+    Tells who is still there `before` a fence. Of a row that died together all but the last are seen so.
+    """
+    oldest_one = min(expired, key=lambda one: one.fence)
+    steps = [delete(one.key) for one in expired]
+    if not oldest_one.share.group:
+        is_first = none_before(keys.queue, keys.end, oldest_one.fence)
+        abandoned = put(keys.trace, written("abandoned", oldest_one.fence), traces.id)
+        steps.append(nested([is_first], [abandoned]))
+    same = [changed_at(one.key, one.version) for one in expired]
+    return txn(same, [*steps, newest(keys.queue, keys.end, ROW, before=before)])
+
+
+def taken_out(answer: TxnResponse) -> tuple[Ahead, ...]:
+    """The newest of those who are still there."""
+    return _tickets(answer.responses[-1])
 
 
 def evict(keys: Keys, holder: KeyValue, traces: Lease) -> TxnRequest:

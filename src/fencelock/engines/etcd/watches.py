@@ -12,12 +12,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
 from itertools import count
 from weakref import WeakSet
 
 from fencelock.core.backoff import Backoff
-from fencelock.engines.etcd.admission import Ahead
 from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.ears import Ear, OnRenewed, Watcher
 from fencelock.engines.etcd.messages_pb2 import (
@@ -27,14 +25,18 @@ from fencelock.engines.etcd.messages_pb2 import (
     WatchResponse,
 )
 from fencelock.engines.etcd.node import Node, Stream
+from fencelock.engines.etcd.revisions import Revisions
 from fencelock.engines.etcd.troubles import Broken
-from fencelock.io.contract import IO, Task
+from fencelock.io.contract import IO, Event, Task
 
 _OPENING = 2.0
 """Seconds that it may take to log in for a stream."""
 
 _QUIET = 1.0
 """Seconds that a fork waits for streams to end."""
+
+_ENDING = 5.0
+"""Seconds that a client that is closed waits for its stream to end, whatever has become of it."""
 
 _SPARED = 64
 """Watches that stay though nobody needs them at present."""
@@ -49,9 +51,12 @@ _STEADY = 5.0
 class Watches:
     """Opens the stream when the first one waits, another one elsewhere if it breaks, and ends it."""
 
-    def __init__(self, cluster: Cluster, io: IO, on_renewed: OnRenewed) -> None:
+    def __init__(
+        self, cluster: Cluster, io: IO, on_renewed: OnRenewed, revisions: Revisions
+    ) -> None:
         self._cluster = cluster
         self._io = io
+        self._revisions = revisions
         self._on_renewed = on_renewed
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._ids = count(1)  # etcd takes 0 for none
@@ -62,25 +67,25 @@ class Watches:
         self._used = False
         self._stream: Stream | None = None
         self._task: Task | None = None
+        self._ended: Event
         self._closed = False
         self._forking = False
         cluster.on_move = self._move
         if io.blocking:
             _all.add(self)
 
-    def add(self, ahead: Sequence[Ahead], lacking: int, own: bytes, revision: int) -> Watcher:
-        """Listen for what happens to those ahead and to the own ticket after a revision."""
-        watcher = Watcher(ahead, lacking, revision, self._io.event())
+    def add(self, watcher: Watcher, own: bytes) -> None:
+        """Listen for what happens to those ahead of a watcher and to its own ticket."""
         with self._mutex:
-            if self._closed:
+            if self._closed or watcher.over:  # or it was dropped already, by another thread
                 watcher.look_again()
-                return watcher
-            for key, is_own in ((own, True), *((one.key, False) for one in ahead)):
+                return
+            for key, is_own in ((own, True), *((key, False) for key in tuple(watcher.ahead))):
                 self._ear(key, is_own).join(watcher, self._on_renewed)
             self._used = True
             if self._task is None:
-                self._task = self._io.spawn(self._run(), "fencelock-watches")
-        return watcher
+                self._ended = self._io.event()
+                self._task = self._io.spawn(self._run(self._ended), "fencelock-watches")
 
     def drop(self, watcher: Watcher) -> None:
         """Listen no more; whoever still waits for it looks again."""
@@ -100,7 +105,7 @@ class Watches:
                 ear.dismiss()
         if stream is not None:
             stream.close()
-        if task is not None:
+        if task is not None and await self._ended.wait(_ENDING):
             await task.join()
 
     def pause(self) -> None:
@@ -128,9 +133,15 @@ class Watches:
         return not used and self._nobody()
 
     def _nobody(self) -> bool:
-        return len(self._ears) == len(self._spared)
+        return not any(ear.watchers for ear in tuple(self._ears.values()))
 
-    async def _run(self) -> None:
+    async def _run(self, ended: Event) -> None:
+        try:
+            await self._go_on_listening()
+        finally:
+            ended.set()
+
+    async def _go_on_listening(self) -> None:
         failed = 0
         backoff = Backoff(0.01, 0.5, self._io.random)
         while self._wanted():
@@ -179,10 +190,11 @@ class Watches:
         finally:
             with self._mutex:
                 self._stream = None
-                for ear in list(self._spared.values()):
-                    self._forget(ear)
-                for ear in self._ears.values():
-                    ear.end()
+                for ear in list(self._ears.values()):
+                    if ear.watchers:
+                        ear.end()
+                    else:
+                        self._forget(ear)
             if stream is not None:
                 await stream.ended()
         return heard, None
@@ -193,10 +205,11 @@ class Watches:
         """The one on this key, or a new one."""
         ear = self._by_key.get((key, own))
         if ear is None:
-            ear = self._by_key[key, own] = Ear(next(self._ids), key, own)
-            self._ears[ear.id] = ear
+            ear = Ear(next(self._ids), key, own)
             if self._stream is not None:
                 self._create(self._stream, ear)
+            # Only now: if this is interrupted, nobody must count on a watch that was never asked for.
+            self._ears[ear.id] = self._by_key[key, own] = ear
         self._spared.pop(ear.id, None)
         ear.unwanted = 0
         return ear
@@ -223,6 +236,7 @@ class Watches:
         self._spared.pop(ear.id, None)
 
     def _heard(self, response: WatchResponse) -> None:
+        self._revisions.reached(response.header.revision, self._io.now())
         with self._mutex:
             ear = self._ears.get(response.watch_id)
             # A watch that was not even begun has no number yet. What we ended ourselves has no ear any more.

@@ -127,13 +127,13 @@ def oldest(key: bytes, end: bytes, limit: int, *, before: int = 0) -> Part:
     }
 
 
-def newest(key: bytes, end: bytes, *, before: int = 0) -> Part:
-    """The newest key of a range, of those that were created before a revision."""
+def newest(key: bytes, end: bytes, limit: int = 1, *, before: int = 0) -> Part:
+    """The newest keys of a range, of those that were created before a revision."""
     return {
         "request_range": {
             "key": key,
             "range_end": end,
-            "limit": 1,
+            "limit": limit,
             "sort_order": RangeRequest.DESCEND,
             "sort_target": RangeRequest.CREATE,
             "max_create_revision": before - 1 if before else 0,

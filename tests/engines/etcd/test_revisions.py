@@ -1,0 +1,90 @@
+"""Since when a ticket was not renewed for sure, though nobody has watched it; and rows that died together."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencelock.core.ticket import ALONE, Owner, Place, Share, Standing, Ticket
+from fencelock.engines.etcd import requests
+from fencelock.engines.etcd.engine import EtcdEngine
+from fencelock.engines.etcd.revisions import Revisions
+from fencelock.engines.registry import open_engine
+from fencelock.io.blocking import BlockingIO, run
+from fencelock.primitives.waiting import new_id
+from tests.waiting import PATIENCE, eventually
+
+READER = Share("readers", 0, 1)
+
+
+def test_revisions_that_fall_are_forgotten() -> None:
+    """After a backup was restored, a ticket may have been renewed at a revision that was reached before."""
+    revisions, now = Revisions(), 99.0
+    for moment, revision in enumerate([10, 20, 30, 15]):
+        revisions.reached(revision, float(moment))
+    assert [revisions.known_since(one, now) for one in (10, 15, 20)] == [0, 3, now]
+
+
+@pytest.fixture
+def dead(etcd_url: str) -> EtcdEngine:
+    """One that renews nothing: its tickets are as those of a process that was killed."""
+    engine = open_engine(etcd_url, BlockingIO())
+    assert isinstance(engine, EtcdEngine)
+    return engine
+
+
+def enter(engine: EtcdEngine, one: Ticket, *, if_free: bool = False) -> Standing:
+    return run(engine.enter(one, if_free=if_free, timeout=PATIENCE))
+
+
+def ticket(name: str, share: Share = ALONE, ttl: float = 1.5) -> Ticket:
+    return Ticket(name, new_id(), ttl, Owner("host", 1), share)
+
+
+def after(engine: EtcdEngine, standing: Standing) -> None:
+    """Wait until the ticket ahead should have expired."""
+    until = engine._io.now() + standing.recheck
+    eventually(lambda: engine._io.now() > until, "the ttl to pass")
+
+
+@pytest.mark.parametrize("share", [ALONE, READER])
+@pytest.mark.parametrize("if_free", [False, True])
+def test_a_row_that_died_is_followed_after_one_ttl(
+    dead: EtcdEngine, etcd_url: str, share: Share, if_free: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the row, only the last is ahead of the one that waits. They are taken out a few at a time."""
+    monkeypatch.setattr(requests, "ROW", 2)
+    engine, name = open_engine(etcd_url, BlockingIO()), f"row:{new_id()}"
+    assert isinstance(engine, EtcdEngine)
+    for one in range(5):
+        enter(dead, ticket(name, share if one % 2 else ALONE))
+    waiter = ticket(name, ttl=30)
+    standing = enter(engine, waiter, if_free=if_free)
+    assert standing.place is (Place.REFUSED if if_free else Place.WAITING)
+    after(engine, standing)
+    standing = enter(engine, waiter, if_free=if_free)
+    assert standing.place is Place.ADMITTED
+    assert standing.abandoned
+    run(engine.leave(waiter, timeout=PATIENCE))
+    run(engine.close())
+    run(dead.close())
+
+
+def test_one_that_lives_stays_in_its_row(dead: EtcdEngine, etcd_url: str) -> None:
+    engine, name = open_engine(etcd_url, BlockingIO()), f"alive:{new_id()}"
+    assert isinstance(engine, EtcdEngine)
+    enter(dead, ticket(name))
+    lives = ticket(name, ttl=30)
+    enter(dead, lives)
+    enter(dead, ticket(name))
+    waiter = ticket(name, ttl=30)
+    after(engine, enter(engine, waiter))
+    run(dead.renew([lives], timeout=PATIENCE))
+    standing = enter(engine, waiter)
+    assert standing.place is Place.WAITING
+    assert standing.recheck > 15
+    (ahead,) = engine._queues.seats[waiter.id].view.ahead
+    assert ahead.key == dead._queues.seats[lives.id].key
+    assert run(engine.inspect(name, limit=5, timeout=PATIENCE)).waiting == 1, "the others have gone"
+    for one, mine in ((engine, waiter), (dead, lives)):
+        run(one.leave(mine, timeout=PATIENCE))
+        run(one.close())

@@ -1,7 +1,7 @@
 """When the cluster had reached which revision, as far as this client has heard.
 
-Each change of a ticket has a revision, and each answer and event says which revision has been reached. That is
-how a whole row of dead tickets expires together, though each waiter watches only the ticket ahead of it.
+Each change of a ticket has a revision, and each answer and event says which revision has been reached. So a
+whole row of dead tickets expires together, though each waiter watches only the ticket ahead of it.
 """
 
 from __future__ import annotations

@@ -342,6 +342,10 @@ class Keeper:
             log.warning("could not renew %d tickets: %s", len(batch), error)
             self._postpone(batch)
             return
+        except Exception as error:  # an engine's fault, which must not end all renewals for good
+            log.warning("could not renew %d tickets", len(batch), exc_info=error)
+            self._postpone(batch)
+            return
         lost: list[tuple[Kept, str]] = []
         unanswered: list[Kept] = []
         now = self.io.now()

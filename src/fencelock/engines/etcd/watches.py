@@ -9,6 +9,7 @@ was compacted meanwhile, it may even leave out that a key was deleted. Whoever h
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -29,6 +30,8 @@ from fencelock.engines.etcd.messages_pb2 import (
 from fencelock.engines.etcd.node import Node, Stream
 from fencelock.engines.etcd.troubles import Broken
 from fencelock.io.contract import IO, Task
+
+log = logging.getLogger("fencelock")
 
 _OPENING = 2.0
 """Seconds that it may take to log in for a stream."""
@@ -131,6 +134,17 @@ class Watches:
         return len(self._ears) == len(self._spared)
 
     async def _run(self) -> None:
+        try:
+            await self._stay()
+        except BaseException as error:  # whatever it is: whoever comes next begins anew
+            with self._mutex:
+                self._task = None
+            self._give_up(Broken(f"the listener failed: {error!r}", "not applied"))
+            if not isinstance(error, Exception):
+                raise
+            log.warning("a listener has ended, and another one takes its place", exc_info=error)
+
+    async def _stay(self) -> None:
         failed = 0
         backoff = Backoff(0.01, 0.5, self._io.random)
         while self._wanted():

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from fencelock.core.errors import UnsafeEngine, Unsupported
+from fencelock.core.errors import EngineError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, Inspection, Owner, Share
 from fencelock.engines.contract import NO_SHARING, Engine, Guarantee, Traits
@@ -266,7 +266,26 @@ class BaseClient(Generic[L, K, A, X, E]):
 
     async def _break_lock(self, name: str) -> bool:
         self._io.verify()
-        return await self._engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
+        broken = await self._engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
+        if broken:
+            await self._notice_loss(name)
+        return broken
+
+    async def _notice_loss(self, name: str) -> None:
+        """It may have been ours that was broken. The engine knows which, and others may come meanwhile."""
+        keeper = self._keeper
+        ours = [kept for kept in keeper.every() if kept.ticket.name == name and kept.admitted]
+        if not ours:
+            return
+        sent, tickets = self._io.now(), [kept.ticket for kept in ours]
+        try:
+            standings = await self._engine.renew(tickets, timeout=REQUEST_TIMEOUT)
+        except EngineError:
+            return  # then the next renewal tells
+        for kept, standing in zip(ours, standings, strict=True):
+            reason = None if standing is None else kept.learn(standing, sent, self._io.now())
+            if reason is not None:
+                keeper.lose(kept, reason)
 
     async def _close(self) -> None:
         self._io.verify()

@@ -41,6 +41,9 @@ _BUILT_IN = {
     "zookeepers": ("fencelock.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),
 }
 
+_PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
+"""Modules whose packages are called otherwise."""
+
 
 def open_engine(text: str, io: IO) -> Engine:
     """The engine for a URL; no I/O happens yet."""
@@ -53,13 +56,10 @@ def _opener(url: Url) -> Opener:
         module, function, extra = _BUILT_IN[url.scheme]
         try:
             opener: Opener = getattr(import_module(module), function)
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             if extra is None or (error.name or "").startswith("fencelock"):
                 raise
-            raise Unsupported(
-                f"{url.scheme}:// needs the package {error.name!r}: "
-                f"install it with: pip install 'fencelock[{extra}]'"
-            ) from error
+            raise Unsupported(f"{url.scheme}:// {_lacking(error, extra)}") from error
         return opener
     for entry_point in _offered():
         if entry_point.name == url.scheme:
@@ -67,6 +67,21 @@ def _opener(url: Url) -> Opener:
             return found
     known = ", ".join(f"{scheme}://" for scheme in schemes())
     raise Unsupported(f"no engine for {url.scheme}:// URLs; known are {known}")
+
+
+def _lacking(error: ImportError, extra: str) -> str:
+    """What has to be installed."""
+    if isinstance(error, ModuleNotFoundError):
+        module = (error.name or "").partition(".")[0]
+        package = _PACKAGES.get(module, module)
+        return f"needs the package {package!r}: install it with: pip install 'fencelock[{extra}]'"
+    said = "; ".join(line.strip() for line in str(error).splitlines())
+    if "libpq" in said:
+        return (
+            f"needs the library libpq ({said}): install it (Debian: apt install libpq5), "
+            "or a psycopg that brings it along: pip install 'psycopg[binary]'"
+        )
+    return f"can't load its driver ({said}): install it anew: pip install 'fencelock[{extra}]'"
 
 
 def schemes() -> list[str]:

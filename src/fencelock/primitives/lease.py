@@ -230,6 +230,10 @@ class Lost:
         self._lease._notice()
         return self._lease._kept.reason not in (None, RELEASED)
 
+    def __bool__(self) -> bool:
+        """The same, for `if lease.lost:`."""
+        return self.is_set()
+
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the lease is lost (True) or the timeout has passed (False)."""
         return run(self._event.wait(timeout))

@@ -298,7 +298,7 @@ class Lock(BaseLock[Lease]):
         # A block that was entered and can't be left any more: it was interrupted in the very moment
         # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex:
         # the keeper gives these up when it comes by to renew them.
-        for lease in self._open:
+        for lease in self.__dict__.get("_open", ()):  # a constructor that failed has made none
             self._keeper.errands.append(lease._give_up)
 
 

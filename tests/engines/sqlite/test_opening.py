@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +99,40 @@ def test_what_is_made_is_for_the_user_and_its_group(
 
 def rights(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+_EXHAUSTED = """
+import os, resource, sys, fencelock
+client = fencelock.Client(sys.argv[1])
+if sys.argv[2] == "later":
+    client.names()  # the file is open, but who waits needs a pipe as well
+    lease = client.lock("x").acquire()
+most = max(map(int, os.listdir("/proc/self/fd"))) + 1
+while True:
+    try:
+        most = max(most, os.dup(0) + 1)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    except OSError:
+        break
+try:
+    fencelock.Client(sys.argv[1]).lock("x").acquire(timeout=5)
+except fencelock.EngineError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("when", ["at first", "later"])
+def test_no_file_descriptors_are_left(path: Path, when: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _EXHAUSTED, f"sqlite:///{path}", when],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "file descriptors" in ended.stdout, ended
+    assert "ulimit -n" in ended.stdout
+    assert "rights" not in ended.stdout
 
 
 def test_an_empty_file_will_do(path: Path) -> None:

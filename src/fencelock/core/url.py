@@ -6,7 +6,6 @@ import math
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-
 _NAMED = ("memory",)
 """Schemes of engines that have a name and no host: any text will do."""
 

@@ -103,28 +103,30 @@ def rights(path: Path) -> int:
 
 _EXHAUSTED = """
 import os, resource, sys, fencelock
-client = fencelock.Client(sys.argv[1])
-if sys.argv[2] == "later":
-    client.names()  # the file is open, but who waits needs a pipe as well
-    lease = client.lock("x").acquire()
-most = max(map(int, os.listdir("/proc/self/fd"))) + 1
-while True:
-    try:
-        most = max(most, os.dup(0) + 1)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    except OSError:
-        break
+url, left = sys.argv[1], int(sys.argv[2])
+with fencelock.Client(url) as client:
+    client.names()
+most = max(map(int, os.listdir("/proc/self/fd"))) + 10
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+taken = []
 try:
-    fencelock.Client(sys.argv[1]).lock("x").acquire(timeout=5)
+    while True:
+        taken.append(os.dup(0))
+except OSError:
+    for each in taken[:left]:
+        os.close(each)
+try:
+    fencelock.Client(url).lock("x").acquire(timeout=5)
 except fencelock.EngineError as error:
-    print(error)
+    print(error, flush=True)
+os._exit(0)  # without descriptors Python does not end by itself
 """
 
 
-@pytest.mark.parametrize("when", ["at first", "later"])
-def test_no_file_descriptors_are_left(path: Path, when: str) -> None:
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_no_file_descriptors_are_left(path: Path, left: int) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", _EXHAUSTED, f"sqlite:///{path}", when],
+        [sys.executable, "-c", _EXHAUSTED, f"sqlite:///{path}", str(left)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
@@ -55,7 +56,7 @@ def _descriptors_ran_out(error: Trouble) -> str | None:
         if isinstance(error, OSError):
             raise error
         if isinstance(error, apsw.CantOpenError | apsw.IOError):
-            os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            _open_some()
     except OSError as failure:
         if failure.errno == errno.EMFILE:
             most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -66,6 +67,13 @@ def _descriptors_ran_out(error: Trouble) -> str | None:
         if failure.errno == errno.ENFILE:
             return "the system has used up its file descriptors: raise the kernel's fs.file-max"
     return None
+
+
+def _open_some() -> None:
+    """As many descriptors as SQLite wants for a file: by now it has closed those that it got."""
+    with ExitStack() as opened:
+        for _ in range(4):
+            opened.enter_context(open(os.devnull, "rb", buffering=0))
 
 
 def foreign(path: str, reason: str) -> str:

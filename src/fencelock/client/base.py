@@ -13,6 +13,7 @@ from fencelock.engines.contract import NO_SHARING, Engine, Guarantee, Traits
 from fencelock.engines.registry import open_engine
 from fencelock.io.contract import IO
 from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.kept import Kept
 from fencelock.primitives.lock import BaseLock
 from fencelock.primitives.rwlock import ReadWriteLock
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
@@ -267,16 +268,14 @@ class BaseClient(Generic[L, K, A, X, E]):
     async def _break_lock(self, name: str) -> bool:
         self._io.verify()
         broken = await self._engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
-        if broken:
-            await self._notice_loss(name)
+        mine = [kept for kept in self._keeper.every() if kept.ticket.name == name and kept.admitted]
+        if broken and mine:
+            # Not in the caller's own thread or task: that may be the one to be cancelled.
+            await self._io.spawn(self._notice_loss(mine), "fencelock-loss").join()
         return broken
 
-    async def _notice_loss(self, name: str) -> None:
+    async def _notice_loss(self, ours: list[Kept]) -> None:
         """It may have been ours that was broken. The engine knows which, and others may come meanwhile."""
-        keeper = self._keeper
-        ours = [kept for kept in keeper.every() if kept.ticket.name == name and kept.admitted]
-        if not ours:
-            return
         sent, tickets = self._io.now(), [kept.ticket for kept in ours]
         try:
             standings = await self._engine.renew(tickets, timeout=REQUEST_TIMEOUT)
@@ -285,7 +284,7 @@ class BaseClient(Generic[L, K, A, X, E]):
         for kept, standing in zip(ours, standings, strict=True):
             reason = None if standing is None else kept.learn(standing, sent, self._io.now())
             if reason is not None:
-                keeper.lose(kept, reason)
+                self._keeper.lose(kept, reason)
 
     async def _close(self) -> None:
         self._io.verify()

@@ -29,6 +29,14 @@ def resp_replies() -> ReplyCounter:
     return count
 
 
+Harm = Callable[[bytes], bytes]
+
+
+def garbled(piece: bytes) -> bytes:
+    """A packet whose beginning, where protocols say what follows and how long it is, makes no sense."""
+    return b"\xff" * 5 + piece[5:]
+
+
 class Mode(Enum):
     FORWARD = auto()
     MUTE = auto()
@@ -61,6 +69,9 @@ class TcpProxy:
         self._replies_until_cut = 0
         self._cuts_to_come: list[int] = []
         self._cut = threading.Event()
+        self._marker = b""
+        self._harm: Harm = garbled
+        self._damaged = threading.Event()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._links: set[_Link] = set()
@@ -90,6 +101,16 @@ class TcpProxy:
             self._cuts_to_come = list(then)
             self._cut = threading.Event()
             return self._cut
+
+    def damage(self, marker: bytes, harm: Harm = garbled) -> threading.Event:
+        """Damage the next packet from the server in which these bytes are, and no other.
+
+        The event is set when that has happened.
+        """
+        with self._lock:
+            self._marker, self._harm = marker, harm
+            self._damaged = threading.Event()
+            return self._damaged
 
     def mute(self) -> None:
         """Deliver requests, swallow the replies, leave connections open."""
@@ -174,7 +195,7 @@ class TcpProxy:
                 continue
             if not self._swallows(link, Mode.BLACK_HOLE, Mode.MUTE):
                 self.bytes_to_client += len(piece)
-                link.send(link.client, piece)
+                link.send(link.client, self._harmed(piece))
 
     def _cuts(self, link: _Link, replies: int) -> bool:
         with self._lock:
@@ -188,6 +209,14 @@ class TcpProxy:
                 self._cut.set()  # first, for whoever asks as soon as the connection is gone
             link.cut()
             return True
+
+    def _harmed(self, piece: bytes) -> bytes:
+        with self._lock:
+            if not self._marker or self._marker not in piece:
+                return piece
+            self._marker = b""
+            self._damaged.set()
+            return self._harm(piece)
 
     def _swallows(self, link: _Link, *modes: Mode) -> bool:
         with self._lock:

@@ -63,6 +63,60 @@ def test_the_command_brings_the_one_engine_that_it_uses(words: list[str], tmp_pa
     assert modules & {"rich", "fencelock.cli.demo.director"} == set()
 
 
+_LACKING = """
+import ctypes.util, sys, fencelock
+if sys.argv[2] == "libpq":
+    ctypes.util.find_library = lambda name: None
+else:
+    sys.modules[sys.argv[2]] = None
+try:
+    fencelock.Client(sys.argv[1])
+except fencelock.Unsupported as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("url", "lacking", "message"),
+    [
+        (
+            "redis://a",
+            "hiredis",
+            "the package 'hiredis': install it with: pip install 'fencelock[redis]'",
+        ),
+        (
+            "etcd://a",
+            "google",
+            "the package 'protobuf': install it with: pip install 'fencelock[etcd]'",
+        ),
+        (
+            "etcd://a",
+            "grpc",
+            "the package 'grpcio': install it with: pip install 'fencelock[etcd]'",
+        ),
+        (
+            "postgresql://a/b",
+            "psycopg",
+            "'psycopg': install it with: pip install 'fencelock[postgres]'",
+        ),
+        ("postgresql://a/b", "libpq", "the library libpq"),
+    ],
+)
+def test_what_is_missing_is_named_with_the_way_to_get_it(
+    url: str, lacking: str, message: str
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _LACKING, url, lacking],
+        env=os.environ | {"PSYCOPG_IMPL": "python"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert message in ended.stdout
+    assert "pip install" in ended.stdout
+
+
 def test_what_comes_later_is_there_when_it_is_asked_for() -> None:
     code = "import fencelock; print(*(getattr(fencelock, name).__name__ for name in fencelock.__all__))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

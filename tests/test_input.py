@@ -44,7 +44,7 @@ BAD_URLS = [
     ("sqlite://", "sqlite:///"),
     ("sqlite://host/file.db", "sqlite:///"),
     ("sqlite:///a%00b.db", "characters that no file should have"),
-    ("memory://a/b", "a name only"),
+    ("memory://a?ttl=3", "unknown option 'ttl'"),
 ]
 
 

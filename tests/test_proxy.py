@@ -49,6 +49,15 @@ def test_a_cut_request_was_applied(
     assert server.execute("GET", "n") == "1"
 
 
+def test_one_packet_is_damaged(proxy: TcpProxy, client: socket.socket) -> None:
+    damaged = proxy.damage(b"marked")
+    assert ask(client, "ECHO other") == b"$5\r\nother\r\n"
+    assert not damaged.is_set()
+    assert ask(client, "ECHO marked") == b"\xff\xff\xff\xff\xffarked\r\n"
+    assert damaged.is_set()
+    assert ask(client, "ECHO marked") == b"$6\r\nmarked\r\n"
+
+
 def test_only_the_chosen_request_is_cut(proxy: TcpProxy, client: socket.socket) -> None:
     cut = proxy.cut_after_request(3)
     assert ask(client, "INCR n") == b":1\r\n"

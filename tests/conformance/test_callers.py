@@ -33,6 +33,18 @@ async def test_a_lost_lease_does_not_count_as_held(cell: Cell) -> None:
     assert await one.do(lambda: client.lock(cell.name).acquire(timeout=5))
 
 
+async def test_who_breaks_its_own_lock_knows_it_at_once(cell: Cell) -> None:
+    client = cell.client()
+    one = cell.actor()
+    lease = await one.do(lambda: client.lock(cell.name).acquire())
+    assert not lease.lost
+    assert await one.do(lambda: client.break_lock(cell.name))
+    assert lease.lost, "long before its next renewal"
+    again = await one.do(lambda: client.lock(cell.name).acquire(timeout=30))
+    assert again.fence > lease.fence
+    assert not again.lost
+
+
 async def test_a_reentrant_lock_keeps_its_fence(cell: Cell) -> None:
     client = cell.client()
     lock = client.lock(cell.name, reentrant=True)

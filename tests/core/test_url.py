@@ -27,6 +27,11 @@ def test_all_parts() -> None:
     [
         ("memory://", ()),
         ("memory://name", (("name", None),)),
+        ("memory://test_x[a-1]", (("test_x[a-1]", None),)),
+        (
+            "memory://tests/test_x.py::test_y[é %#?@:]",
+            (("tests/test_x.py::test_y[é %#?@:]", None),),
+        ),
         ("redis://localhost", (("localhost", None),)),
         ("redis://localhost:", (("localhost", None),)),
         ("redis://localhost:6379", (("localhost", 6379),)),

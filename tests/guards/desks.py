@@ -258,7 +258,9 @@ class SessionDesk(SqlalchemyDesk):
 
 class ScopedDesk(SqlalchemyDesk):
     async def _open(self, autocommit: bool) -> Any:
-        return scoped_session(sessionmaker(self._free if autocommit else self._engine))
+        # Of this test and not of a thread: nobody could close the session of a thread that has ended.
+        make = sessionmaker(self._free if autocommit else self._engine)
+        return scoped_session(make, scopefunc=lambda: self)
 
 
 def _sqlalchemy() -> dict[str, type[Desk]]:

@@ -241,6 +241,16 @@ async def test_those_who_may_not_create_get_the_statement(desk: Desk) -> None:
     await desk.commit(connection)
 
 
+def test_the_statement_by_other_names() -> None:
+    guard = SqlGuard()
+    for other, dialect in (("sqlite3", "sqlite"), ("postgres", "postgresql"), ("mariadb", "mysql")):
+        assert guard.schema(other) == guard.schema(dialect)
+    with pytest.raises(
+        ValueError, match="a schema for postgresql, mysql, sqlite, not for 'oracle'"
+    ):
+        guard.schema("oracle")
+
+
 async def test_the_id_itself_is_not_stored(desk: Desk) -> None:
     """With it one could release the lock."""
     await write(desk, FIRST, 1)

@@ -149,7 +149,8 @@ class Client(BaseClient[Lease, Lock, "LockAll", "Transaction", "Election"]):
         return run(self._names(pattern))
 
     def break_lock(self, name: str) -> bool:
-        """Take a lock from whoever holds it. Its holder learns at its next renewal. False: nobody did."""
+        """Take a lock from whoever holds it. Its holder learns at its next renewal, one of this very client
+        at once. Returns False if nobody held it."""
         return run(self._break_lock(name))
 
     def close(self) -> None:
@@ -280,7 +281,8 @@ class AsyncClient(
         return await self._names(pattern)
 
     async def break_lock(self, name: str) -> bool:
-        """Take a lock from whoever holds it. Its holder learns at its next renewal. False: nobody did."""
+        """Take a lock from whoever holds it. Its holder learns at its next renewal, one of this very client
+        at once. Returns False if nobody held it."""
         return await self._break_lock(name)
 
     async def close(self) -> None:

@@ -6,13 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from fencelock.core.errors import UnsafeEngine, Unsupported
+from fencelock.core.errors import EngineError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, Inspection, Owner, Share
 from fencelock.engines.contract import NO_SHARING, Engine, Guarantee, Traits
 from fencelock.engines.registry import open_engine
 from fencelock.io.contract import IO
 from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.kept import Kept
 from fencelock.primitives.lock import BaseLock
 from fencelock.primitives.rwlock import ReadWriteLock
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
@@ -267,7 +268,24 @@ class BaseClient(Generic[L, K, A, X, E]):
 
     async def _break_lock(self, name: str) -> bool:
         self._io.verify()
-        return await self._engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
+        broken = await self._engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
+        mine = [kept for kept in self._keeper.every() if kept.ticket.name == name and kept.admitted]
+        if broken and mine:
+            # Not in the caller's own thread or task: that may be the one to be cancelled.
+            await self._io.spawn(self._notice_loss(mine), "fencelock-loss").join()
+        return broken
+
+    async def _notice_loss(self, ours: list[Kept]) -> None:
+        """It may have been ours that was broken. The engine knows which, and others may come meanwhile."""
+        sent, tickets = self._io.now(), [kept.ticket for kept in ours]
+        try:
+            standings = await self._engine.renew(tickets, timeout=REQUEST_TIMEOUT)
+        except EngineError:
+            return  # then the next renewal tells
+        for kept, standing in zip(ours, standings, strict=True):
+            reason = None if standing is None else kept.learn(standing, sent, self._io.now())
+            if reason is not None:
+                self._keeper.lose(kept, reason)
 
     async def _close(self) -> None:
         self._io.verify()

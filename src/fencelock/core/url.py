@@ -6,6 +6,9 @@ import math
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+_NAMED = ("memory",)
+"""Schemes of engines that have a name and no host: any text will do."""
+
 
 class Url(NamedTuple):
     """`scheme://user:password@host:port,host:port/path?option=value`."""
@@ -27,6 +30,8 @@ class Url(NamedTuple):
             raise ValueError(
                 "a lock URL must look like scheme://…, e.g. sqlite:///locks.db or redis://localhost"
             )
+        if scheme.lower() in _NAMED:
+            return cls._named(scheme.lower(), text)
         # urlsplit knows one host only, so the list of hosts is split here.
         try:
             parts = urlsplit(text)
@@ -55,11 +60,20 @@ class Url(NamedTuple):
             options=dict(parse_qsl(parts.query, keep_blank_values=True)),
         )
 
+    @classmethod
+    def _named(cls, scheme: str, text: str) -> Url:
+        name = text.partition("://")[2]
+        front, _, query = name.partition("?")
+        options = dict(parse_qsl(query)) if "=" in query else {}
+        name = front if options else name
+        return cls(scheme, ((name, None),) if name else (), None, None, "", options)
+
     def __str__(self) -> str:
         """The URL as it may be shown: the password is replaced, options are left out."""
         secret = ":***" if self.password else ""
         credentials = f"{self.user or ''}{secret}@" if self.user or self.password else ""
-        hosts = ",".join(_show(host, port) for host, port in self.hosts)
+        show = _show if self.scheme not in _NAMED else lambda name, _: name
+        hosts = ",".join(show(host, port) for host, port in self.hosts)
         return f"{self.scheme}://{credentials}{hosts}{self.path}"
 
     def __repr__(self) -> str:

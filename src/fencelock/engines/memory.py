@@ -132,7 +132,5 @@ _stores: dict[str, MemoryStore] = {}
 def open_memory(url: Url, io: IO) -> MemoryEngine:
     """`memory://` or `memory://name`: one store per name and process."""
     url.only()
-    if url.path:
-        raise ValueError(f"{url}: memory:// URLs have a name only, e.g. memory://tests")
     name = url.hosts[0][0] if url.hosts else ""
     return MemoryEngine(_stores.setdefault(name, MemoryStore()), io)

@@ -41,6 +41,9 @@ _BUILT_IN = {
     "zookeepers": ("fencelock.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),
 }
 
+_PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
+"""Modules whose packages are called otherwise."""
+
 
 def open_engine(text: str, io: IO) -> Engine:
     """The engine for a URL; no I/O happens yet."""
@@ -56,9 +59,7 @@ def _opener(url: Url) -> Opener:
         except ImportError as error:
             if extra is None or (error.name or "").startswith("fencelock"):
                 raise
-            raise Unsupported(
-                f"{url.scheme}:// {_lack(error)}: install it with: pip install 'fencelock[{extra}]'"
-            ) from error
+            raise Unsupported(f"{url.scheme}:// {_lacking(error, extra)}") from error
         return opener
     for entry_point in _offered():
         if entry_point.name == url.scheme:
@@ -68,12 +69,14 @@ def _opener(url: Url) -> Opener:
     raise Unsupported(f"no engine for {url.scheme}:// URLs; known are {known}")
 
 
-def _lack(error: ImportError) -> str:
-    """What an engine's driver lacks: itself, or something of the system's, as psycopg without libpq."""
+def _lacking(error: ImportError, extra: str) -> str:
+    """What a driver lacks: itself, or a library of the system, as psycopg without libpq."""
+    advice = f"install it with: pip install 'fencelock[{extra}]'"
     if isinstance(error, ModuleNotFoundError):
-        return f"needs the package {error.name!r}"
-    first, *_ = str(error).splitlines()
-    return f"can't load its driver ({first})"
+        module = (error.name or "").partition(".")[0]
+        return f"needs the package {_PACKAGES.get(module, module)!r}: {advice}"
+    said = "; ".join(line.strip() for line in str(error).splitlines())
+    return f"can't load its driver ({said}): {advice}"
 
 
 def schemes() -> list[str]:

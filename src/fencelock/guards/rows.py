@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any
 
 from fencelock.core.errors import StaleFence, Unsupported
-from fencelock.guards.sessions import Dialect, Session, session_of, stamped
+from fencelock.guards.sessions import Dialect, Session, known_dialect, session_of, stamped
 from fencelock.guards.stamp import Stamp, holder_of
 from fencelock.io.blocking import run
 
@@ -88,9 +88,13 @@ class _Rows:
         """Whether it can raise the fence by itself, as `lock(…, guard=…)` needs it."""
         return self._open is not None
 
-    def schema(self, dialect: Dialect) -> str:
-        """The statement that creates the table, for those whose application may not."""
-        return self._sql(_CREATE[dialect]).strip()
+    def schema(self, dialect: str) -> str:
+        """The statement that creates the table, for those whose application may not: in "postgresql",
+        "mysql" or "sqlite"."""
+        known = known_dialect(dialect)
+        if known is None:
+            raise ValueError(f"there is a schema for {', '.join(_CREATE)}, not for {dialect!r}")
+        return self._sql(_CREATE[known]).strip()
 
     def _sql(self, text: str) -> str:
         return text.format(table=self.table)

@@ -194,11 +194,20 @@ def session_of(connection: Any, *, blocking: bool) -> Session:
     )
 
 
+_ALIASES = {"mariadb": "mysql", "postgres": "postgresql", "sqlite3": "sqlite"}
+
+
+def known_dialect(name: str) -> Dialect | None:
+    """The dialect of this name, or of another one that is in use for it."""
+    name = _ALIASES.get(name, name)
+    return cast(Dialect, name) if name in get_args(Dialect) else None
+
+
 def _dialect(name: str) -> Dialect:
-    name = {"mariadb": "mysql"}.get(name, name)
-    if name not in get_args(Dialect):
+    dialect = known_dialect(name)
+    if dialect is None:
         raise Unsupported(f"guards know {', '.join(get_args(Dialect))}, not {name}")
-    return cast(Dialect, name)
+    return dialect
 
 
 def _look(owner: Any) -> tuple[Dialect, bool]:

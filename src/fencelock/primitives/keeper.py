@@ -203,13 +203,17 @@ class Keeper:
         level = logging.WARNING if accident else logging.DEBUG
         log.log(level, "lease on %r was lost: %s", kept.ticket.name, reason)
 
+    def every(self) -> list[Kept]:
+        """All tickets that are kept, at this moment."""
+        with self._mutex:
+            wheels = (self._fresh, *self._wheel.values())
+            return [kept for wheel in wheels for kept in wheel.values()]
+
     async def close(self) -> None:
         """Stop renewing and give back what can be given back."""
         with self._mutex:
             self.closing = True
-            leases = [kept for wheel in self._wheel.values() for kept in wheel.values()]
-            leases += self._fresh.values()
-        for kept in leases:
+        for kept in self.every():
             self.lose(kept, CLOSED)
         if self._alarm is not None:
             self._alarm.set()
@@ -355,8 +359,9 @@ class Keeper:
         tickets = [kept.ticket for kept in batch]
         try:
             standings = await self.engine.renew(tickets, timeout=timeout)
-        except EngineError as error:
-            log.warning("could not renew %d tickets: %s", len(batch), error)
+        except Exception as error:  # even what no engine should raise must not end all renewals
+            unexpected = not isinstance(error, EngineError)
+            log.warning("could not renew %d tickets: %s", len(batch), error, exc_info=unexpected)
             self._postpone(batch)
             return
         lost: list[tuple[Kept, str]] = []

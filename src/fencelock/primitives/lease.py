@@ -240,6 +240,10 @@ class Lost:
         """Whether the lease is lost, by this very moment's clock."""
         return self._lease._is_lost()
 
+    def __bool__(self) -> bool:
+        """The same, for `if lease.lost:`."""
+        return self.is_set()
+
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the lease is lost (True) or the timeout has passed (False)."""
         return run(self._event.wait(timeout))

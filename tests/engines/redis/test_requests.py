@@ -48,7 +48,7 @@ async def test_connecting_is_one_write_and_brings_the_scripts(
     first, second = cell.client(ttl=600), cell.client(ttl=600)
     with counting.requests(server) as seen:
         await connected(cell, first)
-    assert seen == {"hello": 1, "subscribe": 1, "script": 7, "evalsha": 2}
+    assert seen == {"hello": 1, "subscribe": 1, "script": 7, "info": 1, "evalsha": 2}
     with counting.requests(server) as seen:
         await connected(cell, second)
     assert seen["eval"] == 0

@@ -198,7 +198,9 @@ async def test_whoever_joins_a_queue_looks_again_when_one_ahead_may_have_expired
     _, second = await recheck(5000)
     assert 400 < second <= 500, "when the one ahead does"
     last, third = await recheck(5000)
-    assert 900 < third <= 1000, "the holder, for that one may be the last ahead by then"
+    # The holder, for that one may be the last ahead by then. But once in 64 times it is looked who is ahead,
+    # and that one is known to mind the holder.
+    assert 900 < third <= 1000 or 4900 < third <= 5000
     await engine.leave(last, timeout=30)
     _, fourth = await recheck(100)
     assert 900 < fourth <= 5000

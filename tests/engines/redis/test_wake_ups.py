@@ -1,5 +1,6 @@
 """A wake-up that never arrives, comes late or comes twice: the waiter is served all the same."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -14,7 +15,7 @@ from tests import counting
 from tests.conformance.cells import OpenCell, answered, queued
 from tests.conformance.test_queue import as_face, enter
 from tests.engines.redis.seeing import next_done, tickets
-from tests.proxy import TcpProxy
+from tests.proxy import Harm, TcpProxy, garbled
 from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import within
 
@@ -63,6 +64,37 @@ async def test_the_waiter_is_cut_off_at_the_very_moment(
     await near.run(lease.release)
     proxy.heal()
     assert (await within(waiter)).fence > lease.fence
+
+
+def unreadable(piece: bytes) -> bytes:
+    """What comes behind the first space is no number any more."""
+    return re.sub(rb"(?<= )[0-9]", b"\xff", piece)
+
+
+def shortened(piece: bytes) -> bytes:
+    """A push without its last part, which looks like a reply then."""
+    return piece.replace(b">3", b">2")
+
+
+@pytest.mark.parametrize("harm", [garbled, unreadable, shortened])
+async def test_the_wake_up_is_damaged(
+    server: RedisServer, proxy: TcpProxy, open_cell: OpenCell, harm: Harm
+) -> None:
+    """Nobody is deaf after that: neither the waiter whose wake-up it was, nor those who come later."""
+    near, far = open_cell(server.url), open_cell(f"redis://{HOST}:{proxy.port}")
+    holder, client = near.client(), far.client()
+    lease = await near.run(lambda: holder.lock(near.name).acquire())
+    waiter = far.actor().start(lambda: client.lock(near.name, ttl=6).acquire())
+    await queued(near, holder, 1)
+    await answered(client, 1)
+    damaged = proxy.damage(tickets(server, near.name)[-1].encode(), harm)
+    await near.run(lease.release)
+    second = await within(waiter)
+    assert damaged.is_set()
+    waiter = far.actor().start(lambda: client.lock(near.name, ttl=6).acquire())
+    await answered(client, 2)
+    await far.run(second.release)
+    assert (await within(waiter)).fence > second.fence > lease.fence
 
 
 async def test_waiters_that_leave_are_not_missed(server: RedisServer, open_cell: OpenCell) -> None:

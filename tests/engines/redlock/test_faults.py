@@ -11,6 +11,7 @@ import pytest
 
 import fencelock
 from fencelock.engines.redlock import engine, welcoming
+from fencelock.engines.redlock.scripts import keys_of
 from fencelock.io import clock
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.redlock.conftest import StartNodes
@@ -255,6 +256,24 @@ async def test_a_rolling_restart_under_a_lease(
 
 def _has(node: RedisServer, lease: Any) -> bool:
     return bool(holder(node, lease.name) == lease.id)
+
+
+async def test_a_node_that_missed_a_term_learns_its_number(
+    nodes: RedlockSet, open_cell: OpenCell
+) -> None:
+    """A proclamation is the first that the node hears of the leader: it must not be a new term there."""
+    cell = open_cell(nodes.url)
+    client = cell.client()
+    election = client.election(cell.name, "one")
+    term = await cell.run(election.campaign)
+    nodes.nodes[0].execute("DEL", *keys_of(cell.name)[1:])
+    await cell.run(lambda: election.proclaim("two"))
+    await soon(lambda: all(_has(node, term) for node in nodes.nodes), "all to vote")
+    assert {fence(node, cell.name) for node in nodes.nodes} == {term.fence}
+    leader = await cell.run(election.leader)
+    assert (leader.value, leader.term) == ("two", term.fence)
+    seen = await cell.run(lambda: client.inspect(cell.name))
+    assert [one.fence for one in seen.holders] == [term.fence]
 
 
 @pytest.mark.slow

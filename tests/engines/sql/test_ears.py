@@ -21,7 +21,7 @@ class FakeEars(Ears[FakeWire]):
     def __init__(self) -> None:
         super().__init__(BlockingIO())
         self.opened = 0
-        self.trouble: Broken | None = None
+        self.trouble: Exception | None = None
 
     async def _opened(self, deadline: float) -> FakeWire:
         self.opened += 1
@@ -33,7 +33,7 @@ class FakeEars(Ears[FakeWire]):
             raise self.trouble
         self._retire()
 
-    def end(self, trouble: Broken | None = None) -> None:
+    def end(self, trouble: Exception | None = None) -> None:
         task, alarm, self.trouble = self._task, self._alarm, trouble
         assert task is not None
         assert alarm is not None
@@ -66,7 +66,10 @@ def test_news_that_came_before_anyone_sleeps() -> None:
     run(ears.close())
 
 
-def test_nobody_is_left_asleep_when_it_is_lost() -> None:
+@pytest.mark.parametrize(
+    "trouble", [Broken("the server hung up", "unknown"), OSError("what nobody has thought of")]
+)
+def test_nobody_is_left_asleep_when_it_is_lost(trouble: Exception) -> None:
     ears = FakeEars()
     run(ears.start(5))
     ears.expect(ONE)
@@ -80,10 +83,10 @@ def test_nobody_is_left_asleep_when_it_is_lost() -> None:
 
     sleeper = threading.Thread(target=sleep)
     sleeper.start()
-    ears.end(Broken("the server hung up", "unknown"))
+    ears.end(trouble)
     sleeper.join(10)
     # It slept already, or had not begun to.
-    assert heard == [None] or "the server hung up" in str(heard)
+    assert heard == [None] or str(trouble) in str(heard)
     assert not ears.expect(ONE), "nobody listens now"
     run(ears.start(5))
     assert ears.expect(ONE)

@@ -1,14 +1,17 @@
 """Many who wait need few connections, and one of them to listen, in either database."""
 
 import asyncio
+import re
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 import fencelock
-from tests.conformance.cells import Cell, OpenCell, queued
+from tests.conformance.cells import Cell, OpenCell, answered, kept_by, queued
 from tests.engines.sql.conftest import Database
-from tests.waiting import eventually, soon
+from tests.proxy import Harm, TcpProxy, garbled
+from tests.waiting import eventually, soon, within
 
 
 @pytest.fixture
@@ -103,6 +106,45 @@ async def test_nobody_listens_for_nobody(
         await cell.run((await waiter).release)
         await soon(lambda: client._engine._ears._task is None, "the listener to retire")
         await soon(lambda: database.listening() == [], "the listener to hang up")
+
+
+@pytest.fixture
+def proxy(database: Database) -> Iterator[TcpProxy]:
+    """One that does not count replies: that is for RESP."""
+    with TcpProxy(database.server.port, lambda: lambda _: 0) as proxy:
+        yield proxy
+
+
+def unreadable(piece: bytes) -> bytes:
+    """Of the right length, but what comes behind the first space is no number any more."""
+    return re.sub(rb"(?<= )[0-9]", b"\xff", piece)
+
+
+@pytest.mark.parametrize("harm", [garbled, unreadable])
+async def test_a_damaged_packet_deafens_nobody(
+    database: Database,
+    open_cell: OpenCell,
+    proxy: TcpProxy,
+    harm: Harm,
+) -> None:
+    """Neither the waiter whose wake-up it was, nor those who come later."""
+    port = database.server.port
+    cell = open_cell(database.server.url.replace(f":{port}/", f":{proxy.port}/"))
+    client, other = cell.client(), open_cell(database.server.url).client()
+    lease = await cell.run(other.lock(cell.name).acquire)
+    waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
+    await queued(cell, other, 1)
+    await answered(client, 1)
+    await soon(database.listening, "the listener")
+    damaged = proxy.damage(kept_by(client)[0].ticket.id.encode(), harm)
+    await cell.run(lease.release)
+    second = await within(waiter)
+    assert damaged.is_set()
+    waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
+    await queued(cell, other, 1)
+    await soon(database.listening, "the listener, or another one")
+    await cell.run(second.release)
+    assert (await within(waiter)).fence > second.fence
 
 
 async def test_a_small_pool_is_shared(database: Database, face: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +99,42 @@ def test_what_is_made_is_for_the_user_and_its_group(
 
 def rights(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
+
+
+_EXHAUSTED = """
+import os, resource, sys, fencelock
+url, left = sys.argv[1], int(sys.argv[2])
+with fencelock.Client(url) as client:
+    client.names()
+most = max(map(int, os.listdir("/proc/self/fd"))) + 10
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+taken = []
+try:
+    while True:
+        taken.append(os.dup(0))
+except OSError:
+    for each in taken[:left]:
+        os.close(each)
+try:
+    fencelock.Client(url).lock("x").acquire(timeout=5)
+except fencelock.EngineError as error:
+    print(error, flush=True)
+os._exit(0)  # without descriptors Python does not end by itself
+"""
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_no_file_descriptors_are_left(path: Path, left: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", _EXHAUSTED, f"sqlite:///{path}", str(left)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "file descriptors" in ended.stdout, ended
+    assert "ulimit -n" in ended.stdout
+    assert "rights" not in ended.stdout
 
 
 def test_an_empty_file_will_do(path: Path) -> None:

@@ -9,6 +9,7 @@ was compacted meanwhile, it may even leave out that a key was deleted. Whoever h
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -28,6 +29,8 @@ from fencelock.engines.etcd.node import Node, Stream
 from fencelock.engines.etcd.revisions import Revisions
 from fencelock.engines.etcd.troubles import Broken
 from fencelock.io.contract import IO, Event, Task
+
+log = logging.getLogger("fencelock")
 
 _OPENING = 2.0
 """Seconds that it may take to log in for a stream."""
@@ -138,6 +141,13 @@ class Watches:
     async def _run(self, ended: Event) -> None:
         try:
             await self._go_on_listening()
+        except BaseException as error:  # whatever it is: the next watcher begins anew
+            with self._mutex:
+                self._task = None
+            self._give_up(Broken(f"the listener failed: {error!r}", "not applied"))
+            if not isinstance(error, Exception):
+                raise
+            log.warning("a listener has ended, and another one takes its place", exc_info=error)
         finally:
             ended.set()
 

@@ -64,6 +64,9 @@ class Wire(ABC):
         except (TimeoutError, OSError) as error:
             self.close()
             raise Broken(_said(error, timeout), "unknown") from error
+        except Exception as error:  # what a driver does with an answer that was damaged
+            self.close()
+            raise Broken(f"the answer makes no sense: {error!r}", "unknown") from error
         except BaseException:  # interrupted between request and answer: it is out of step
             self.close()
             raise
@@ -87,6 +90,9 @@ class Wire(ABC):
             await self._send(request, timeout)
         except DriverError as error:
             raise self._failed(error, timeout) from error
+        except OSError as error:
+            self.close()
+            raise Broken(_said(error, timeout), "unknown") from error
         except BaseException:
             self.close()
             raise
@@ -95,7 +101,7 @@ class Wire(ABC):
         """Whether the answer to what was begun is there, at the latest when the time is up; it must be 1."""
         try:
             rows = await self._receive(timeout)
-        except DriverError as error:
+        except Exception as error:  # an answer that was damaged makes a driver raise anything
             self.close()
             raise Broken(parts(error)[1], "not applied") from error
         if rows is not None and rows != [(1,)]:
@@ -272,7 +278,7 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def parts(error: Exception) -> tuple[int, str]:

@@ -126,7 +126,7 @@ class Wire:
         try:
             self._conn.send_query_params(statement.sql, encoded)
             await self._flush(deadline)
-        except (psycopg.Error, TimeoutError) as error:
+        except (psycopg.Error, OSError) as error:  # a TimeoutError among them
             self.close()
             raise Broken(_tidy(str(error)), "unknown") from error
         except BaseException:
@@ -145,7 +145,7 @@ class Wire:
             return True
         except TimeoutError as error:
             raise Broken("only a part of an answer came", "not applied") from error
-        except psycopg.Error as error:
+        except (psycopg.Error, OSError) as error:
             raise Broken(_tidy(str(error)), "not applied") from error
 
     def rouse(self) -> None:
@@ -157,13 +157,14 @@ class Wire:
             if not await self._readiness.readable(timeout):
                 return []
             self._conn.consume_input()
-            if self._conn.status == pq.ConnStatus.BAD:
-                raise Broken(_tidy(self._conn.get_error_message()), "not applied")
             payloads = []
             while (notify := self._conn.notifies()) is not None:
-                payloads.append(notify.extra.decode())
+                payloads.append(notify.extra.decode(errors="replace"))
+            # Only now: what makes no sense is found when it is parsed, and libpq closes the socket then.
+            if self._conn.status == pq.ConnStatus.BAD:
+                raise Broken(_tidy(self._conn.get_error_message()), "not applied")
             return payloads
-        except psycopg.Error as error:
+        except (psycopg.Error, OSError) as error:
             raise Broken(_tidy(str(error)), "not applied") from error
 
     def is_cut(self) -> bool:
@@ -185,12 +186,12 @@ class Wire:
         try:
             send()
             return await self._answers(deadline)
-        except psycopg.Error as error:
-            self.close()
-            raise Broken(_tidy(str(error)), "unknown") from error
         except TimeoutError as error:
             self.close()
             raise Broken(f"no answer within {timeout:.3g} s", "unknown") from error
+        except (psycopg.Error, OSError) as error:
+            self.close()
+            raise Broken(_tidy(str(error)), "unknown") from error
         except Broken:
             raise
         except BaseException:  # interrupted between request and answer: it is out of step

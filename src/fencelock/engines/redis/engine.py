@@ -28,7 +28,7 @@ from fencelock.engines.redis.keys import (
 from fencelock.engines.redis.many import LEAST, Many, time_left
 from fencelock.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RECALL, REMEMBER
 from fencelock.engines.redis.topology import Topology, ask
-from fencelock.engines.redis.words import inspection_of, ms, standing_of
+from fencelock.engines.redis.words import inspection_of, ms, news_of, standing_of
 from fencelock.engines.resp.advice import explained, first_word
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.script import Script
@@ -131,7 +131,7 @@ class RedisEngine(Engine):
             if not self._topology.moved(name, node):
                 self._topology.mistrust(node)
             raise self._translated(error, name) from error
-        return None if wake_up is None else standing_of(map(int, wake_up.split()))
+        return None if wake_up is None else news_of(wake_up)
 
     def unpark(self, ticket: Ticket) -> None:
         parked = self._unparked(ticket.id) if ticket.id in self._parked else None

@@ -8,6 +8,7 @@ from fencelock.engines.redis.scripts import SCRIPTS
 from fencelock.engines.redis.topology import Cluster, MakeNode, Sentinel, Single
 from fencelock.engines.redis.urls import OPTIONS, database_of
 from fencelock.engines.resp.blocking import BlockingNode
+from fencelock.engines.resp.facts import MEMORY
 from fencelock.engines.resp.multiplexed import MultiplexedNode
 from fencelock.engines.resp.wire import Login
 from fencelock.engines.tls import TLS_OPTIONS, tls_of
@@ -30,9 +31,11 @@ def open_redis(url: Url, io: IO) -> RedisEngine:
             )
         sentinel_login = Login(password=url.options.get("sentinel_password"), tls=tls)
         sentinels = [make(host, port, sentinel_login) for host, port in hosts]
-        login = Login(url.user, url.password, database_of(url, database), tls, SCRIPTS)
+        login = Login(url.user, url.password, database_of(url, database), tls, SCRIPTS, (MEMORY,))
         return RedisEngine(Sentinel(make, sentinels, group, login, io), str(url), io)
-    login = Login(url.user, url.password, database_of(url, url.path.strip("/")), tls, SCRIPTS)
+    login = Login(
+        url.user, url.password, database_of(url, url.path.strip("/")), tls, SCRIPTS, (MEMORY,)
+    )
     if kind == "cluster":
         if login.database:
             raise ValueError(f"{url}: a cluster has only database 0: leave the number out")

@@ -19,6 +19,14 @@ def standing_of(reply: Iterable[int]) -> Standing:
     return _new(Standing, (_PLACES[place], fence, abandoned == 1, recheck_us / 1e6))
 
 
+def news_of(wake_up: str) -> Standing | None:
+    """From a wake-up; None for one that can't be read: look again."""
+    try:
+        return standing_of(map(int, wake_up.split()))
+    except (ValueError, IndexError):
+        return None
+
+
 def inspection_of(name: str, reply: Sequence[Any]) -> Inspection:
     """What `inspect` answers; those who hold come in no order."""
     last, abandoned, holders, waiting, waiters = reply

@@ -275,7 +275,9 @@ class RedlockEngine(Engine):
         def decided() -> bool:
             return bid.outcome is not None
 
-        least = max(hint(), floor_of(ticket.name, ticket.floor) + 1)
+        # A holder that looks again brings its own fence: under another one, a node that has missed the
+        # first bid would have the lock for it, and never vote for it.
+        least = seat.fence or max(hint(), floor_of(ticket.name, ticket.floor) + 1)
         requests = grants(lines, bidder, least, seat.channels, None if first else waited)
         seat.asked_on, seat.unheard = lines, lines.up()
         seat.told.update(seat.unheard)

@@ -17,6 +17,7 @@ from fencelock.engines.redlock.multiplexed import MultiplexedLines
 from fencelock.engines.redlock.protocol import majority
 from fencelock.engines.resp.advice import explained
 from fencelock.engines.resp.blocking import BlockingNode
+from fencelock.engines.resp.facts import facts_of
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.multiplexed import MultiplexedNode
 from fencelock.engines.resp.packing import Command
@@ -27,7 +28,7 @@ from fencelock.io.contract import IO, Event, Task
 log = logging.getLogger("fencelock")
 
 QUESTIONS: tuple[Command, ...] = (
-    ("INFO", "server", "replication", "cluster"),
+    ("INFO", "server", "replication", "cluster", "memory"),
     ("CONFIG", "GET", "append*"),
 )
 """What each new connection is asked: who is there, and what it will remember."""
@@ -231,8 +232,7 @@ class Members(ABC):
         if isinstance(info, hiredis.ReplyError):
             link.close()
             raise Broken(f"{said(info)} (to INFO)", "not applied")
-        text = info.decode(errors="replace") if isinstance(info, bytes) else str(info)
-        facts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        facts = facts_of(info)
         why = self._unfit(member, facts)
         if why is not None:
             link.close()

@@ -83,13 +83,18 @@ def _holders(nodes: list[_Seen], enough: int) -> tuple[Contender, ...]:
     return tuple(
         Contender(
             Owner.unpack(seen[0].owner.decode()),
-            max(one.fence for one in seen),
+            _agreed([one.fence for one in seen]),
             max(one.since_ms for one in seen) / 1000,
             sorted((one.left_ms for one in seen), reverse=True)[enough - 1] / 1000,
         )
         for seen in votes.values()
         if len(seen) >= enough
     )
+
+
+def _agreed(fences: list[int]) -> int:
+    """The fence of a holder: most of its nodes know it. Some may be past it, or have missed its raise."""
+    return max(fences, key=lambda fence: (fences.count(fence), fence))
 
 
 def _waiters(nodes: list[_Seen]) -> tuple[Contender, ...]:

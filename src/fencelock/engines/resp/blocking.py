@@ -329,7 +329,7 @@ class BlockingNode(Node):
             if isinstance(error, Broken):
                 raise Broken(str(error), "not applied") from error
             raise
-        self.loaded = True
+        self._met(link)
         return link
 
     def _drop_idle(self) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import Any
 
+from fencelock.engines.resp.facts import eviction
 from fencelock.engines.resp.packing import bulks
 from fencelock.engines.resp.wire import Broken, Login, refusal
+
+log = logging.getLogger("fencelock")
 
 
 class Link(ABC):
@@ -64,6 +68,7 @@ class Node(ABC):
         self.login = login
         self.loaded = False
         """Whether our scripts were brought to it; it may have forgotten them since."""
+        self._warned = False
         self._closed = False
 
     def __str__(self) -> str:
@@ -96,6 +101,19 @@ class Node(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Close every link, and open no more."""
+
+    def _met(self, link: Link) -> None:
+        """A new link is ready for use."""
+        self.loaded = True
+        policy = None if self._warned else eviction(link.answers)
+        if policy is not None:
+            self._warned = True
+            log.warning(
+                "%s: maxmemory-policy is %s: when its memory is full the server forgets locks that are "
+                "held, and lets others in; set it to noeviction",
+                self,
+                policy,
+            )
 
     def _unreachable(self, error: OSError) -> Broken:
         why = str(error) or type(error).__name__

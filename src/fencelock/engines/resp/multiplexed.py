@@ -349,5 +349,5 @@ class MultiplexedNode(Node):
             if isinstance(error, Broken):
                 raise Broken(str(error), "not applied") from error
             raise
-        self.loaded = True
+        self._met(link)
         return link

@@ -101,7 +101,10 @@ def refusal(replies: list[Any]) -> Broken | None:
 
 def pushed(message: list[Any]) -> tuple[str, str] | None:
     """The ticket's id and the rest of a wake-up, or None for another kind of push."""
-    if message[0] != b"message":
-        return None
-    id, _, rest = bytes(message[2]).decode(errors="replace").partition(" ")
+    try:
+        if message[0] != b"message":
+            return None
+        id, _, rest = message[2].decode(errors="replace").partition(" ")
+    except (IndexError, AttributeError) as error:  # the link is out of step
+        raise hiredis.ProtocolError("a push that is none") from error
     return id, rest

@@ -16,6 +16,14 @@ def standing_of(words: str) -> Standing:
     return Standing(_PLACES[int(place)], int(fence), abandoned == "1", int(recheck_us) / 1e6)
 
 
+def news_of(words: str) -> Standing | None:
+    """From a wake-up; None for one that can't be read, as for one that says nothing: look again."""
+    try:
+        return standing_of(words)
+    except (ValueError, IndexError):
+        return None
+
+
 def lines_of(answers: Sequence[str]) -> list[str]:
     """The lines of an answer, of which a database may put many into one row."""
     return [line for answer in answers for line in answer.splitlines()]

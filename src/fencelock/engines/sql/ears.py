@@ -6,6 +6,7 @@ is the database's part.
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, TypeVar
@@ -16,6 +17,8 @@ from fencelock.engines.sql.database import Wire
 from fencelock.io.contract import IO, Event, Task
 
 W = TypeVar("W", bound=Wire)
+
+log = logging.getLogger("fencelock")
 
 
 class _Ear:
@@ -164,6 +167,12 @@ class Ears(ABC, Generic[W]):
             await self._listen(wire, alarm)
         except Broken as error:
             self._lose(error)
+        except Exception as error:
+            log.warning("a listener has ended, and another one takes its place", exc_info=error)
+            self._lose(Broken(f"the listener failed: {error!r}", "not applied"))
+        except BaseException:  # cancelled from outside: it is nobody's to end it for good
+            self._lose(None)
+            raise
         finally:
             if wire is not None:
                 wire.close()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from fencelock.core.ticket import Departure, Place, Standing, Ticket
-from fencelock.engines.sql.answers import lines_of, standing_of
+from fencelock.engines.sql.answers import lines_of, news_of, standing_of
 from fencelock.engines.sql.broken import Broken
 from fencelock.engines.sql.database import RowCalls, Wire
 from fencelock.engines.sql.ears import Ears
@@ -74,7 +74,7 @@ class RowsEngine(SqlEngine[W]):
         except Broken as error:
             self.unpark(ticket)
             raise self._troubles.translated(error, self._where, ticket.name) from error
-        return None if news is None else standing_of(news)
+        return None if news is None else news_of(news)
 
     def unpark(self, ticket: Ticket) -> None:
         self._ears.ignore(ticket.id)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
+from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
@@ -23,6 +26,9 @@ def translated(
 
 
 def _explained(error: Trouble, path: str) -> str:
+    exhausted = _descriptors_ran_out(error)
+    if exhausted is not None:
+        return f"can't open {path}: {exhausted}"
     if isinstance(error, OSError):
         return f"can't use {error.filename or path}: {error.strerror or error}; check the path and its rights"
     if isinstance(error, apsw.BusyError):
@@ -42,6 +48,32 @@ def _explained(error: Trouble, path: str) -> str:
             f"{path}-shm, and a new one is made at the next use; fences still grow, by the clock"
         )
     return f"could not use {path}: {error}; look at the disk and the kernel's log"
+
+
+def _descriptors_ran_out(error: Trouble) -> str | None:
+    """Whether that is what is wrong, and what to do then. SQLite itself does not say: so we try."""
+    try:
+        if isinstance(error, OSError):
+            raise error
+        if isinstance(error, apsw.CantOpenError | apsw.IOError):
+            _open_some()
+    except OSError as failure:
+        if failure.errno == errno.EMFILE:
+            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            return (
+                f"this process has used up its {most} file descriptors: look what it keeps open, or "
+                "raise the limit, with `ulimit -n` or systemd's LimitNOFILE="
+            )
+        if failure.errno == errno.ENFILE:
+            return "the system has used up its file descriptors: raise the kernel's fs.file-max"
+    return None
+
+
+def _open_some() -> None:
+    """As many descriptors as SQLite wants for a file: by now it has closed those that it got."""
+    with ExitStack() as opened:
+        for _ in range(4):
+            opened.enter_context(open(os.devnull, "rb", buffering=0))
 
 
 def foreign(path: str, reason: str) -> str:

@@ -82,7 +82,7 @@ class Attempt:
         self.predecessor = len(owner.wins)
         self.over = self.raised = False
         self.bid = owner.bid(len(self.world.nodes), known.fence if known else 0)
-        self.hint = owner.hint()
+        self.hint = known.fence if known else owner.hint()
         self.world.counts["bids"] += 1
         self.world.note(f"{id} bids, hint {self.hint}")
         patience = self.random.uniform(5, self.ttl)

@@ -1,0 +1,28 @@
+"""The keeper goes on, whatever an engine does to it."""
+
+from typing import Any
+
+import pytest
+
+import fencelock
+from tests.waiting import eventually
+
+
+def test_an_engine_that_fails_as_nobody_expects_does_not_end_renewals(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fencelock.Client("memory://keeper") as client:
+        renew = client._engine.renew
+        failures = [ValueError("an answer that makes no sense")]
+
+        async def fail_once(*args: Any, **options: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return await renew(*args, **options)
+
+        monkeypatch.setattr(client._engine, "renew", fail_once)
+        lease = client.lock("a", ttl=3).acquire()
+        eventually(lambda: lease.state is fencelock.LeaseState.SUSPENDED, "the failure")
+        eventually(lambda: lease.state is fencelock.LeaseState.HELD, "the next renewal")
+        lease.release()
+    assert "an answer that makes no sense" in caplog.text

@@ -199,11 +199,21 @@ def redlock_private(tmp_path: Path) -> Iterator[RedlockSet]:
         yield nodes
 
 
-@pytest.fixture
-def private_zookeeper(tmp_path: Path) -> Iterator[Ensemble]:
-    """It misses a leader after less than two seconds, and tidies up every second."""
-    with Ensemble(tmp_path / "zookeeper", tidy=1, syncLimit=8) as ensemble:
+@pytest.fixture(scope="module")
+def fragile_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    """Three Java machines take two seconds of work to start: it is mended instead, after each test."""
+    with Ensemble(tmp_path_factory.mktemp("zookeeper"), tidy=1, syncLimit=8) as ensemble:
         yield ensemble
+
+
+@pytest.fixture
+def private_zookeeper(fragile_zookeeper: Ensemble) -> Iterator[Ensemble]:
+    """An ensemble that no other test uses meanwhile, whose nodes may be stopped, killed and frozen.
+
+    It misses a leader after less than two seconds, and tidies up every second. Names are to be one's own.
+    """
+    yield fragile_zookeeper
+    fragile_zookeeper.mend()
 
 
 @pytest.fixture

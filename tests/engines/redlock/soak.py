@@ -67,19 +67,19 @@ HARMS: tuple[tuple[str, Callable[[list[RedisServer]], None], int], ...] = (
 )
 
 
-def soak(nodes: RedlockSet, folder: Path, seconds: float) -> Report:
+def soak(nodes: RedlockSet, folder: Path, seconds: float, workers: int = WORKERS) -> Report:
     """Do harm for so long, and tell what came of it."""
     store = Store(folder)
     store.prepare()
     periods: list[tuple[str, float, float]] = []
     with ExitStack() as running:
-        for number in range(WORKERS):
+        for number in range(workers):
             face = ("sync", "async")[number % 2]
             command = [sys.executable, "-m", "tests.engines.redlock.soak", "--worker", face]
             process = subprocess.Popen([*command, nodes.url, str(folder)], cwd=ROOT)
             running.callback(stop, process)
         client = running.enter_context(fencelock.Client(nodes.url, ttl=TTL))
-        eventually(lambda: store.value() >= WORKERS, "the first turns")
+        eventually(lambda: store.value() >= workers, "the first turns")
         end = time.monotonic() + seconds
         for what, harm, count in cycle(HARMS):
             if time.monotonic() >= end:
@@ -89,7 +89,7 @@ def soak(nodes: RedlockSet, folder: Path, seconds: float) -> Report:
             eventually(lambda: _all_vote(client, nodes), "all nodes to vote again")
             periods.append((what, began, time.monotonic()))
         turns = store.value()
-        eventually(lambda: store.value() >= turns + WORKERS, "turns after all harm")
+        eventually(lambda: store.value() >= turns + workers, "turns after all harm")
         (folder / "stop").touch()
     with closing(store):
         return report_of(store, periods)

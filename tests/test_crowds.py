@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections import Counter
 from contextlib import ExitStack
@@ -20,11 +18,11 @@ import fencelock
 from tests import counting
 from tests.effort import effort
 from tests.servers import RedisFactory
+from tests.spawning import Spawned
 from tests.waiting import eventually, soon
 
 pytestmark = pytest.mark.usefixtures("patient")
 
-ROOT = Path(__file__).parent.parent
 FACES = ("sync", "async")
 
 CROWD = effort(5, 12)
@@ -68,15 +66,13 @@ def test_processes_take_turns(url: str, name: str, face: str, tmp_path: Path) ->
         # Held until all have joined: then the order of the first turns is known.
         gate = client.lock(name).acquire()
         crowd = []
-        for number in range(processes):
+        for _ in range(processes):
             arguments = [face, url, name, str(tmp_path), str(turns)]
-            process = subprocess.Popen([sys.executable, "-m", "tests.crowd", *arguments], cwd=ROOT)
+            process = Spawned("tests.crowd", *arguments)
             running.callback(process.wait)
             running.callback(process.kill)
             crowd.append(process)
-            if number % 4 == 3:  # a few at a time: 32 interpreters starting at once take long here
-                join = partial(_more_than, client, name, number)
-                eventually(join, "contenders to join")
+        eventually(lambda: client.inspect(name).waiting >= processes, "all of them to join")
         joined = [one.owner.pid for one in client.inspect(name).waiters]
         gate.release()
         assert [process.wait(timeout=120) for process in crowd] == [0] * processes
@@ -202,10 +198,6 @@ async def test_thousands_of_leases_are_kept_by_one_task(url: str, name: str) -> 
 
 def _longer_than(items: list[Any], count: int) -> bool:
     return len(items) > count
-
-
-def _more_than(client: fencelock.Client, name: str, count: int) -> bool:
-    return client.inspect(name).waiting > count
 
 
 async def _waiting(client: fencelock.AsyncClient, name: str, count: int) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,9 +20,9 @@ from typing import NamedTuple
 
 from tests.engines.zookeeper.turns import SCHEMA
 from tests.servers_zookeeper import Ensemble, ZooKeeperServer
+from tests.spawning import Spawned
 from tests.waiting import eventually
 
-ROOT = Path(__file__).parents[3]
 PROCESSES = 8
 NAME = "soak"
 
@@ -115,12 +113,7 @@ def _frozen(node: ZooKeeperServer) -> Iterator[None]:
 @contextmanager
 def _crowd(url: str, folder: Path, processes: int) -> Iterator[None]:
     module = "tests.engines.zookeeper.turns"
-    crowd = [
-        subprocess.Popen(
-            [sys.executable, "-m", module, url, NAME, str(folder), str(number)], cwd=ROOT
-        )
-        for number in range(processes)
-    ]
+    crowd = [Spawned(module, url, NAME, str(folder), str(number)) for number in range(processes)]
     try:
         yield
         (folder / "over").touch()

@@ -192,11 +192,17 @@ def etcd_private(tmp_path: Path) -> Iterator[EtcdCluster]:
         yield cluster
 
 
-@pytest.fixture
-def redlock_private(tmp_path: Path) -> Iterator[RedlockSet]:
-    """Five nodes that may be killed, frozen and emptied."""
-    with RedlockSet(tmp_path / "redlock") as nodes:
+@pytest.fixture(scope="module")
+def fragile_redlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedlockSet]:
+    with RedlockSet(tmp_path_factory.mktemp("redlock")) as nodes:
         yield nodes
+
+
+@pytest.fixture
+def redlock_private(fragile_redlock: RedlockSet) -> Iterator[RedlockSet]:
+    """Five nodes that no other test uses meanwhile, and that may be killed, frozen and emptied."""
+    yield fragile_redlock
+    fragile_redlock.mend()
 
 
 @pytest.fixture(scope="module")

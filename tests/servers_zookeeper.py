@@ -141,11 +141,6 @@ class ZooKeeperServer(Server):
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
-    @property
-    def runs(self) -> bool:
-        """Whether it was started, and not stopped since."""
-        return self._process is not None
-
     def ended(self) -> bool:
         """Whether it has ended by itself."""
         return self._process is not None and self._process.poll() is not None

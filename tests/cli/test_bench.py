@@ -35,6 +35,9 @@ def test_engines_that_are_different(
         figures_of(cli)
 
 
+@pytest.mark.parametrize(
+    "url", ["redis"], indirect=True
+)  # the file is measured on a terminal, below
 def test_for_programs(cli: Cli, client: fencelock.Client) -> None:
     figures_of(cli)
     assert client.names(OURS) == []

@@ -104,7 +104,9 @@ class Suite(Item):
         failures = [(name, self._repeated_test(name, seed)) for name in failed]
         if status not in (0, NOTHING_RUN) and not failures:
             failures = [(last_line(output), self.repeated(seconds, seed))]
-        return Result(sum(map(int, re.findall(r"(\d+) (?:passed|failed)", output))), failures)
+        return Result(
+            sum(map(int, re.findall(r"(\d+) (?:passed|failed)", last_line(output)))), failures
+        )
 
     def _repeated_test(self, name: str, seed: int) -> str:
         words = [sys.executable, "-m", "pytest", *self._seeded(seed), name]

@@ -3,10 +3,16 @@
 import os
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 SOAKING = "FENCELOCK_SOAK" in os.environ
 """Set by `./soak` for all that it starts."""
+
+
+only_in_soaks = pytest.mark.skipif(not SOAKING, reason="only in ./soak")
+"""For one more of what the suite has tried already."""
 
 
 def effort(usual: T, soaking: T) -> T:

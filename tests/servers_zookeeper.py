@@ -74,14 +74,10 @@ def _archive() -> Path:
 def _make_archive(path: Path) -> None:
     fresh = path.with_suffix(".new")
     with tempfile.TemporaryDirectory() as folder:
-        node = ZooKeeperServer(Path(folder) / "node", 1)
-        peers = f"{HOST}:{node.peer_port}:{node.election_port};{HOST}:{node.port}"
-        node.settings = {**SETTINGS, "standaloneEnabled": "false", "server.1": peers}
-        node.settings["dataDir"] = node.folder / "data"
-        node.archive = f"-XX:ArchiveClassesAtExit={fresh}"
-        with node:
-            eventually(lambda: node.ended() or node.role(), "the node to serve", timeout=120)
-            node.stop()
+        ensemble = Ensemble(Path(folder), size=1)
+        ensemble.archive = f"-XX:ArchiveClassesAtExit={fresh}"
+        with ensemble:
+            ensemble.nodes[0].stop()
     with suppress(FileNotFoundError):  # not every Java can do it
         fresh.rename(path)
 
@@ -201,15 +197,24 @@ class SingleServer(ZooKeeperServer):
 
 
 class Ensemble(ServerSet):
-    """Three nodes that elect a leader. Empty containers are removed every `tidy` seconds."""
+    """Nodes that elect a leader. Empty containers are removed every `tidy` seconds."""
 
     def __init__(
-        self, folder: Path, *, tls: bool = False, tidy: float = 60, **settings: Setting
+        self,
+        folder: Path,
+        *,
+        size: int = 3,
+        tls: bool = False,
+        tidy: float = 60,
+        **settings: Setting,
     ) -> None:
         super().__init__(folder)
+        self.size = size
+        self.archive = ""
         self.tls = tls
         self.tidy = tidy
-        self.settings: dict[str, Setting] = {**SETTINGS, **settings}
+        # One alone is an ensemble, too.
+        self.settings: dict[str, Setting] = {**SETTINGS, "standaloneEnabled": "false", **settings}
         self.nodes: list[ZooKeeperServer] = []
 
     def _start(self, running: ExitStack) -> None:
@@ -224,7 +229,8 @@ class Ensemble(ServerSet):
         raise AssertionError(f"can't start an ensemble: see the logs in {self.folder}")
 
     def _make_nodes(self, folder: Path) -> None:
-        self.nodes = [ZooKeeperServer(folder / f"node-{n}", n, tls=self.tls) for n in (1, 2, 3)]
+        numbers = range(1, self.size + 1)
+        self.nodes = [ZooKeeperServer(folder / f"node-{n}", n, tls=self.tls) for n in numbers]
         members: dict[str, Setting] = {
             f"server.{node.number}": (
                 f"{HOST}:{node.peer_port}:{node.election_port};{HOST}:{node.port}"
@@ -232,6 +238,7 @@ class Ensemble(ServerSet):
             for node in self.nodes
         }
         for node in self.nodes:
+            node.archive = self.archive
             node.properties = [f"-Dznode.container.checkIntervalMs={int(self.tidy * 1000)}"]
             node.settings = {**self.settings, **members, "dataDir": node.folder / "data"}
             if self.tls:

@@ -211,6 +211,7 @@ def _faults() -> list[Item]:
 
 def _rest() -> list[Item]:
     return [
+        Suite("the command line", paths=("tests/cli", "tests/test_examples.py")),
         Suite("properties", paths=PROPERTIES, hypothesis=True, weight=2.0),
         Simulation("simulation", module="fencelock.torture.simulate"),
         Simulation(

@@ -62,7 +62,7 @@ class Runner:
             row.seconds = time.monotonic() - begun
             left = seconds - row.seconds
             if row.runs == before:
-                break  # there is nothing to run, or no time for it
+                break
         return row
 
     def _once(self, row: Row, seconds: float) -> None:
@@ -74,8 +74,10 @@ class Runner:
             found = [(f"hung for {GRACE_SECONDS:.0f} s", item.repeated(seconds, seed))]
             row.runs += 1
         else:
-            row_runs, found = item.result(output, status, seconds, seed)
-            row.runs += row_runs
+            runs, found = item.result(output, status, seconds, seed)
+            row.runs += runs
+            if not runs and not found:
+                found = [("nothing was run", item.repeated(seconds, seed))]
         if found:
             path = self._keep(output)
             row.failures += [(what, again, path) for what, again in found]

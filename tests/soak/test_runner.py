@@ -75,6 +75,13 @@ def test_an_item_that_hangs_is_killed_and_has_failed(monkeypatch: pytest.MonkeyP
     assert [what for what, _, _ in row.failures] == ["hung for 0 s"]
 
 
+def test_an_item_that_runs_nothing_has_failed() -> None:
+    (row,) = rows_of(
+        Suite("none", paths=("tests/soak/test_runner.py",), keyword="nothing", workers=0)
+    )
+    assert [what for what, _, _ in row.failures] == ["nothing was run"]
+
+
 def test_an_item_is_run_again_while_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "WORTHWHILE_SECONDS", 0.0)
     (row,) = Runner(seed=1).run([GOOD], seconds=0.3)

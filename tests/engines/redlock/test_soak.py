@@ -10,4 +10,4 @@ from tests.servers_redlock import RedlockSet
 
 @pytest.mark.slow
 def test_nodes_fail_in_turn(nodes: RedlockSet, tmp_path: Path) -> None:
-    soak(nodes, tmp_path, seconds=4, workers=3).check()
+    soak(nodes, tmp_path, seconds=3, workers=2).check()

@@ -17,10 +17,10 @@ from tests.waiting import eventually, soon, within
 @pytest.mark.slow
 def test_processes_and_a_node_that_fails(private: Ensemble, tmp_path: Path) -> None:
     """The short version of `python -m tests.engines.zookeeper.soak`."""
-    verdict = soak(private, tmp_path, seconds=4, processes=3)
+    verdict = soak(private, tmp_path, seconds=3, processes=2)
     print(verdict)
     verdict.check()
-    assert verdict.workers == 3
+    assert verdict.workers == 2
 
 
 @pytest.mark.slow

@@ -253,17 +253,25 @@ class Ensemble(ServerSet):
     def mend(self) -> None:
         """Make good what a test has done: thaw, start, and wait until every node serves."""
         for node in self.nodes:
-            if node.runs:
+            if node.runs and not node.ended():
                 node.thaw()
             else:
+                node.kill()
                 node.start()
-        self.wait()
+        try:
+            self.wait(20)
+        except AssertionError:  # they may not find together again, so all begin anew
+            for node in self.nodes:
+                node.kill()
+            for node in self.nodes:
+                node.start()
+            self.wait()
 
-    def wait(self) -> None:
+    def wait(self, timeout: float = 120) -> None:
         """Wait until every node that runs also serves."""
         for node in self.nodes:
             if node.runs:
-                eventually(node.serves, "the ensemble to serve", timeout=120)
+                eventually(node.serves, "the ensemble to serve", timeout)
 
     @property
     def hosts(self) -> str:

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 ENGINES = ("sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql")
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "tests.soak.plugin")
+HANGS_SECONDS = 600
+"""After which a test is said to hang: with so many examples one takes minutes."""
+
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-o", f"faulthandler_timeout={HANGS_SECONDS}")
 
 
 class Result(NamedTuple):
@@ -92,7 +95,13 @@ class Suite(Item):
     hypothesis: bool = field(default=False)
 
     def command(self, seconds: float, seed: int) -> list[str]:
-        words = [*PYTEST, f"--soak-seconds={seconds:.0f}", f"--soak-seed={seed}"]
+        words = [
+            *PYTEST,
+            "-p",
+            "tests.soak.plugin",
+            f"--soak-seconds={seconds:.0f}",
+            f"--soak-seed={seed}",
+        ]
         words += ["-n", str(self.workers), *self._seeded(seed)]
         return [*words, *(("-k", self.keyword) if self.keyword else ()), *self.paths]
 
@@ -109,8 +118,7 @@ class Suite(Item):
         )
 
     def _repeated_test(self, name: str, seed: int) -> str:
-        words = [sys.executable, "-m", "pytest", *self._seeded(seed), name]
-        return shown("env", "FENCELOCK_SOAK=1", *words)
+        return shown("env", "FENCELOCK_SOAK=1", *PYTEST, *self._seeded(seed), name)
 
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::\w+)*(?:\[.*?\](?= - |$))?)", re.MULTILINE)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.soak.freezer import best_freezer, stalls
-from tests.soak.items import Item
+from tests.soak.items import HANGS_SECONDS, Item
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / ".venv" / "soak"
-GRACE_SECONDS = 300.0
+GRACE_SECONDS = HANGS_SECONDS + 300.0
 """How much longer than it was given an item may take before it is said to hang: servers start and stop."""
 WORTHWHILE_SECONDS = 5.0
 """With less time left an item is not run again."""

@@ -120,7 +120,7 @@ def test_tests_are_repeated_one_by_one() -> None:
         "tests/test_x.py::test_y[a - b]",
         "tests/test_z.py",
     ]
-    assert result.failures[1][1].endswith("-m pytest --hypothesis-seed=9 tests/test_z.py")
+    assert result.failures[1][1].endswith(" --hypothesis-seed=9 tests/test_z.py")
 
 
 def test_what_failed_under_stalls_is_repeated_under_stalls() -> None:

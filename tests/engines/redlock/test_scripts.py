@@ -130,7 +130,7 @@ class ScriptsAgainstNode(RuleBasedStateMachine):
 # The scripts are the same, so the second server needs no more than a look at what it makes of them.
 @pytest.mark.parametrize(
     ("server", "examples"),
-    [("redis", effort(60, 1_000)), ("valkey", effort(15, 200))],
+    [("redis", effort(60, 400)), ("valkey", effort(15, 100))],
     ids=["redis", "valkey"],
 )
 def test_the_scripts_answer_as_the_reference(

@@ -10,42 +10,35 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import fencelock
 from fencelock.io.blocking import run
+from tests.spawning import Spawned
 
 
 class Child:
     """A process with a client of its own: `Child(face, url)`, or with a program of the same manners."""
 
     def __init__(self, *arguments: str, program: str = "tests.child") -> None:
-        root = Path(__file__).parent.parent
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", program, *arguments],
-            cwd=root,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        (their_in, our_out), (our_in, their_out) = os.pipe(), os.pipe()
+        self._requests, self._answers = os.fdopen(our_out, "w"), os.fdopen(our_in)
+        with os.fdopen(their_in) as stdin, os.fdopen(their_out, "w") as stdout:
+            self._process = Spawned(program, *arguments, stdin=stdin, stdout=stdout)
         self.pid = self._process.pid
 
     def send(self, do: str, **arguments: Any) -> None:
         """Ask for something without waiting for the answer."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
-        self._process.stdin.flush()
+        self._requests.write(json.dumps({"do": do, **arguments}) + "\n")
+        self._requests.flush()
 
     def receive(self) -> Any:
         """The next answer."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._answers.readline()
         assert line, f"the child ended with {self._process.wait()}"
         return json.loads(line)
 
@@ -72,10 +65,16 @@ class Child:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def hang_up(self) -> None:
+        """Have no more requests."""
+        self._requests.close()
+
+    def close(self) -> None:
         self.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._requests.close()
+        self._answers.close()
 
 
 class Session:

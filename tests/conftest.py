@@ -194,18 +194,34 @@ def etcd_private(tmp_path: Path) -> Iterator[EtcdCluster]:
         yield cluster
 
 
-@pytest.fixture
-def redlock_private(tmp_path: Path) -> Iterator[RedlockSet]:
-    """Five nodes that may be killed, frozen and emptied."""
-    with RedlockSet(tmp_path / "redlock") as nodes:
+@pytest.fixture(scope="module")
+def fragile_redlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedlockSet]:
+    with RedlockSet(tmp_path_factory.mktemp("redlock")) as nodes:
         yield nodes
 
 
 @pytest.fixture
-def private_zookeeper(tmp_path: Path) -> Iterator[Ensemble]:
-    """It misses a leader after less than two seconds, and tidies up every second."""
-    with Ensemble(tmp_path / "zookeeper", tidy=1, syncLimit=8) as ensemble:
+def redlock_private(fragile_redlock: RedlockSet) -> Iterator[RedlockSet]:
+    """Five nodes that no other test uses meanwhile, and that may be killed, frozen and emptied."""
+    yield fragile_redlock
+    fragile_redlock.mend()
+
+
+@pytest.fixture(scope="module")
+def fragile_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    """Three Java machines take two seconds of work to start: it is mended instead, after each test."""
+    with Ensemble(tmp_path_factory.mktemp("zookeeper"), tidy=1, syncLimit=8) as ensemble:
         yield ensemble
+
+
+@pytest.fixture
+def private_zookeeper(fragile_zookeeper: Ensemble) -> Iterator[Ensemble]:
+    """An ensemble that no other test uses meanwhile, whose nodes may be stopped, killed and frozen.
+
+    It misses a leader after less than two seconds, and tidies up every second. Names are to be one's own.
+    """
+    yield fragile_zookeeper
+    fragile_zookeeper.mend()
 
 
 @pytest.fixture

@@ -92,6 +92,11 @@ class Server(ABC):
         assert self._process is not None, "the server is not running"
         return self._process.pid
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and not stopped since."""
+        return self._process is not None
+
     def start(self) -> Self:
         """Start the server, with whatever data its folder holds, and wait until it answers."""
         assert self._process is None, "the server is running already"

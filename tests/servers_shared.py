@@ -67,12 +67,12 @@ class SharedServers:
     def _start_etcd(self, folder: Path) -> Place:
         # Nothing happens to it, so its members need not assure one another all the time that they live.
         cluster = self._running.enter_context(
-            EtcdCluster(folder, heartbeat_interval=300, election_timeout=1500)
+            EtcdCluster(folder, heartbeat_interval=1000, election_timeout=5000)
         )
         return lambda worker: cluster.url  # it has no places: names are unique in all tests
 
     def _start_zookeeper(self, folder: Path) -> Place:
-        ensemble = self._running.enter_context(Ensemble(folder))
+        ensemble = self._running.enter_context(Ensemble(folder, tickTime=1000))
         return lambda worker: f"{ensemble.url}/{worker}"
 
     def _start_postgresql(self, folder: Path) -> Place:

@@ -5,9 +5,15 @@ Each node is a `Server` that can be stopped, killed and frozen on its own; see s
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import shutil
 import socket
 import ssl
+import sys
+import tempfile
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 
 from tests.servers import HOST, Server, ServerSet, Setting, _make_certificate, free_port
@@ -43,6 +49,39 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+@cache
+def _archive() -> Path:
+    """ZooKeeper's classes as Java wants them in memory: with it, a node starts with half the work.
+
+    Made once for each environment, by a node that has served for a moment. Java itself leaves it aside if it
+    does not fit.
+    """
+    java = Path(shutil.which("java") or "java").resolve()
+    made_of = [(path, path.stat().st_mtime_ns) for path in (java, *map(Path, CLASSPATH.split(":")))]
+    name = hashlib.sha256(repr(made_of).encode()).hexdigest()[:12]
+    path = Path(sys.prefix) / f"zookeeper-{name}.jsa"
+    if not path.exists():
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                _make_archive(path)
+    return path
+
+
+def _make_archive(path: Path) -> None:
+    fresh = path.with_suffix(".new")
+    with tempfile.TemporaryDirectory() as folder:
+        ensemble = Ensemble(Path(folder), size=1)
+        ensemble.archive = f"-XX:ArchiveClassesAtExit={fresh}"
+        with ensemble:
+            ensemble.nodes[0].stop()
+    with suppress(FileNotFoundError):  # not every Java can do it
+        fresh.rename(path)
+
+
 class ZooKeeperServer(Server):
     """One node of an ensemble. Settings are those of zoo.cfg."""
 
@@ -54,6 +93,7 @@ class ZooKeeperServer(Server):
         self._choose_ports()
         self.settings: dict[str, Setting] = {}
         self.properties: list[str] = []
+        self.archive = ""
 
     def _choose_ports(self) -> None:
         if self.port:  # the others know them already
@@ -67,8 +107,8 @@ class ZooKeeperServer(Server):
         (self.folder / "data").mkdir(exist_ok=True)
         (self.folder / "data" / "myid").write_text(str(self.number))
         config.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [*JAVA, *self.properties, *self._tls(), "-cp", CLASSPATH, main, str(config)]
+        archive = self.archive or f"-XX:SharedArchiveFile={_archive()}"
+        return [*JAVA, archive, *self.properties, *self._tls(), "-cp", CLASSPATH, MAIN, str(config)]
 
     def _tls(self) -> list[str]:
         if not self.tls:
@@ -96,11 +136,6 @@ class ZooKeeperServer(Server):
     @property
     def address(self) -> str:
         return f"{HOST}:{self.port}"
-
-    @property
-    def runs(self) -> bool:
-        """Whether it was started, and not stopped since."""
-        return self._process is not None
 
     def ended(self) -> bool:
         """Whether it has ended by itself."""
@@ -162,15 +197,24 @@ class SingleServer(ZooKeeperServer):
 
 
 class Ensemble(ServerSet):
-    """Three nodes that elect a leader. Empty containers are removed every `tidy` seconds."""
+    """Nodes that elect a leader. Empty containers are removed every `tidy` seconds."""
 
     def __init__(
-        self, folder: Path, *, tls: bool = False, tidy: float = 60, **settings: Setting
+        self,
+        folder: Path,
+        *,
+        size: int = 3,
+        tls: bool = False,
+        tidy: float = 60,
+        **settings: Setting,
     ) -> None:
         super().__init__(folder)
+        self.size = size
+        self.archive = ""
         self.tls = tls
         self.tidy = tidy
-        self.settings: dict[str, Setting] = {**SETTINGS, **settings}
+        # One alone is an ensemble, too.
+        self.settings: dict[str, Setting] = {**SETTINGS, "standaloneEnabled": "false", **settings}
         self.nodes: list[ZooKeeperServer] = []
 
     def _start(self, running: ExitStack) -> None:
@@ -185,7 +229,8 @@ class Ensemble(ServerSet):
         raise AssertionError(f"can't start an ensemble: see the logs in {self.folder}")
 
     def _make_nodes(self, folder: Path) -> None:
-        self.nodes = [ZooKeeperServer(folder / f"node-{n}", n, tls=self.tls) for n in (1, 2, 3)]
+        numbers = range(1, self.size + 1)
+        self.nodes = [ZooKeeperServer(folder / f"node-{n}", n, tls=self.tls) for n in numbers]
         members: dict[str, Setting] = {
             f"server.{node.number}": (
                 f"{HOST}:{node.peer_port}:{node.election_port};{HOST}:{node.port}"
@@ -193,6 +238,7 @@ class Ensemble(ServerSet):
             for node in self.nodes
         }
         for node in self.nodes:
+            node.archive = self.archive
             node.properties = [f"-Dznode.container.checkIntervalMs={int(self.tidy * 1000)}"]
             node.settings = {**self.settings, **members, "dataDir": node.folder / "data"}
             if self.tls:
@@ -204,11 +250,28 @@ class Ensemble(ServerSet):
             eventually(lambda: node.ended() or node.role(), "the ensemble to serve", timeout=120)  # noqa: B023
         return not any(node.ended() for node in self.nodes)
 
-    def wait(self) -> None:
+    def mend(self) -> None:
+        """Make good what a test has done: thaw, start, and wait until every node serves."""
+        for node in self.nodes:
+            if node.runs and not node.ended():
+                node.thaw()
+            else:
+                node.kill()
+                node.start()
+        try:
+            self.wait(20)
+        except AssertionError:  # they may not find together again, so all begin anew
+            for node in self.nodes:
+                node.kill()
+            for node in self.nodes:
+                node.start()
+            self.wait()
+
+    def wait(self, timeout: float = 120) -> None:
         """Wait until every node that runs also serves."""
         for node in self.nodes:
             if node.runs:
-                eventually(node.serves, "the ensemble to serve", timeout=120)
+                eventually(node.serves, "the ensemble to serve", timeout)
 
     @property
     def hosts(self) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,9 +13,8 @@ import pytest
 
 import fencelock
 from fencelock.guards import SqlGuard
+from tests.spawning import Spawned
 from tests.waiting import eventually
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -31,8 +28,8 @@ class Company:
     """Some processes that do the same. None of them outlives the block, whatever happens in it."""
 
     def __init__(self, count: int, deed: str, url: str, name: str, folder: Path) -> None:
-        words = [sys.executable, "-m", "tests.company", deed, url, name, str(folder)]
-        self.processes = [subprocess.Popen(words, cwd=ROOT) for _ in range(count)]
+        words = ("tests.company", deed, url, name, str(folder))
+        self.processes = [Spawned(*words) for _ in range(count)]
         self._folder = folder
 
     def __enter__(self) -> Self:

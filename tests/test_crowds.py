@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections import Counter
 from contextlib import ExitStack
@@ -18,18 +16,23 @@ import pytest
 
 import fencelock
 from tests import counting
+from tests.effort import effort
 from tests.servers import RedisFactory
+from tests.spawning import Spawned
 from tests.waiting import eventually, soon
 
 pytestmark = pytest.mark.usefixtures("patient")
 
-ROOT = Path(__file__).parent.parent
 FACES = ("sync", "async")
 
-CROWD = {"sqlite": 12, "redis": 12}
-"""Processes; elsewhere eight, because most of what they cost is that they start."""
+CROWD = effort(5, 12)
+"""Processes: most of what they cost is that they start."""
 
-LEASES = {"sqlite": 10_000, "redis": 10_000, "postgresql": 2_000, "mysql": 2_000}
+CHEAP = ("sqlite", "redis")
+"""Where both faces are tried."""
+
+LEASES = {"sqlite": effort(2_000, 10_000), "redis": effort(2_000, 10_000)}
+LEASES |= {"postgresql": effort(500, 2_000), "mysql": effort(500, 2_000)}
 
 SOCKETS = {"sqlite": 4, "redis": 4, "postgresql": 9, "mysql": 9}
 """At the most, for all these leases. On databases one request at a time is one connection, of which a client
@@ -51,27 +54,25 @@ def name() -> str:
 # Where both faces go one way to the server, one of them is enough of a crowd.
 @pytest.mark.parametrize(
     ("url", "face"),
-    [(engine, face) for engine in CROWD for face in FACES]
+    [(engine, face) for engine in CHEAP for face in FACES]
     + [("redlock", "sync"), ("redlock", "async"), ("etcd", "async"), ("zookeeper", "sync")]
     + [("postgresql", "async"), ("mysql", "sync")],
     indirect=["url"],
 )
 def test_processes_take_turns(url: str, name: str, face: str, tmp_path: Path) -> None:
-    processes, turns = CROWD.get(url.partition(":")[0], 8), 8
+    processes, turns = CROWD, 8
     (tmp_path / "counter").write_text("0")
     with fencelock.Client(url) as client, ExitStack() as running:
         # Held until all have joined: then the order of the first turns is known.
         gate = client.lock(name).acquire()
         crowd = []
-        for number in range(processes):
+        for _ in range(processes):
             arguments = [face, url, name, str(tmp_path), str(turns)]
-            process = subprocess.Popen([sys.executable, "-m", "tests.crowd", *arguments], cwd=ROOT)
+            process = Spawned("tests.crowd", *arguments)
             running.callback(process.wait)
             running.callback(process.kill)
             crowd.append(process)
-            if number % 4 == 3:  # a few at a time: 32 interpreters starting at once take long here
-                join = partial(_more_than, client, name, number)
-                eventually(join, "contenders to join")
+        eventually(lambda: client.inspect(name).waiting >= processes, "all of them to join")
         joined = [one.owner.pid for one in client.inspect(name).waiters]
         gate.release()
         assert [process.wait(timeout=120) for process in crowd] == [0] * processes
@@ -197,10 +198,6 @@ async def test_thousands_of_leases_are_kept_by_one_task(url: str, name: str) -> 
 
 def _longer_than(items: list[Any], count: int) -> bool:
     return len(items) > count
-
-
-def _more_than(client: fencelock.Client, name: str, count: int) -> bool:
-    return client.inspect(name).waiting > count
 
 
 async def _waiting(client: fencelock.AsyncClient, name: str, count: int) -> bool:

@@ -25,6 +25,7 @@ from fencelock.core.ticket import ALONE, READING, Owner, Place, Share, Standing,
 from fencelock.engines.contract import Engine
 from fencelock.engines.registry import open_engine
 from fencelock.io.blocking import BlockingIO, run
+from tests.effort import effort
 
 CONTENDERS = st.integers(0, 4)
 SHARES = st.sampled_from([ALONE, ALONE, READING, READING, Share.of(3), Share.of(3, 2), Share.of(2)])
@@ -132,7 +133,7 @@ def test_engine_answers_as_the_model(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=20 if engine in SLOW else 60,
+            max_examples=effort(8, 100) if engine in SLOW else effort(25, 300),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

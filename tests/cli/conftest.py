@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 import fencelock
+from tests.spawning import run
 from tests.waiting import PATIENCE, InVain, eventually
 
 WAITS = ("sh", "-c", "echo started; read _")
@@ -84,14 +85,7 @@ class Cli:
         self, *words: str, input: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "fencelock", *words],
-            env=self.environment | environment,
-            input=input,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        return run("fencelock", *words, input=input, environment=self.environment | environment)
 
     def start(self, *words: str, under: Sequence[str] = ()) -> Started:
         """Start it in the background, perhaps `under` another program; the fixture ends it.

@@ -15,6 +15,7 @@ from fencelock.cli.bench.figures import Figure, Turn, in_order, overlaps, passin
 from fencelock.cli.bench.job import Samples
 from tests.cli.conftest import Cli, Started, gone
 from tests.cli.terminals import on_a_terminal
+from tests.effort import only_in_soaks
 from tests.servers import RedisFactory
 from tests.waiting import eventually
 
@@ -24,7 +25,9 @@ SECRET = "geheim"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["redlock", "postgresql+advisory"])
+@pytest.mark.parametrize(
+    "scheme", [pytest.param("redlock", marks=only_in_soaks), "postgresql+advisory"]
+)
 def test_engines_that_are_different(
     scheme: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -35,6 +38,9 @@ def test_engines_that_are_different(
         figures_of(cli)
 
 
+@pytest.mark.parametrize(
+    "url", ["redis"], indirect=True
+)  # the file is measured on a terminal, below
 def test_for_programs(cli: Cli, client: fencelock.Client) -> None:
     figures_of(cli)
     assert client.names(OURS) == []

@@ -2,5 +2,7 @@
 
 from hypothesis import settings
 
-settings.register_profile("fencelock", deadline=None)
+from tests.effort import effort
+
+settings.register_profile("fencelock", deadline=None, max_examples=effort(100, 1_000))
 settings.load_profile("fencelock")

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from fencelock.core.queue import TicketQueue
 from fencelock.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
+from tests.effort import effort
 
 TTL = 10.0
 
@@ -413,4 +414,4 @@ TestSemaphore = SemaphoreMachine.TestCase
 TestReadersAndWriters = ReadersAndWritersMachine.TestCase
 TestAnything = AnythingMachine.TestCase
 for case in (TestMutex, TestSemaphore, TestReadersAndWriters, TestAnything):
-    case.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    case.settings = settings(max_examples=effort(60, 1_000), stateful_step_count=40, deadline=None)

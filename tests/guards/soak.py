@@ -8,11 +8,9 @@ What was acknowledged must be there in the end, no more and no less:
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +20,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from fencelock import Client, EngineError
+from tests.child import Child
 from tests.guards.stores import STORES
 from tests.servers import RedisServer
 from tests.servers_etcd import EtcdCluster
@@ -29,7 +28,6 @@ from tests.servers_mysql import MysqlServer, make_template
 from tests.servers_postgresql import PostgresqlServer
 from tests.servers_zookeeper import Ensemble
 
-ROOT = Path(__file__).parent.parent.parent
 TTL = 0.5
 STOP = (1.5 * TTL, 3 * TTL)
 PATIENCE = 10.0
@@ -58,21 +56,16 @@ def soak(url: str, storage: str, where: str, seconds: float, processes: int = 16
     store = STORES[storage](where, f"soak_{uuid4().hex}")
     store.set_up(0)
     with tempfile.TemporaryDirectory() as journal:
-        program = [sys.executable, "-m", "tests.guards.adder"]
-        command = [*program, url, storage, where, store.name, str(TTL), journal]
-        crew = [
-            subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            for _ in range(processes)
-        ]
+        words = (url, storage, where, store.name, str(TTL), journal)
+        crew = [Child(*words, program="tests.guards.adder") for _ in range(processes)]
         try:
             stops = _disturb(url, store.name, crew, Path(journal), seconds)
-            reports = [json.loads(process.communicate(timeout=120)[0]) for process in crew]
+            for process in crew:
+                process.hang_up()
+            reports = [process.receive() for process in crew]
         finally:
             for process in crew:
-                process.kill()
-                process.communicate()
+                process.close()
     return Outcome(
         store.read(),
         sum(report["acknowledged"] for report in reports),
@@ -83,9 +76,7 @@ def soak(url: str, storage: str, where: str, seconds: float, processes: int = 16
     )
 
 
-def _disturb(
-    url: str, name: str, crew: list[subprocess.Popen[str]], refusals: Path, seconds: float
-) -> int:
+def _disturb(url: str, name: str, crew: list[Child], refusals: Path, seconds: float) -> int:
     """Stop the holder and some others for longer than the ttl, let them go on, and so forth."""
     stops = 0
     started = time.monotonic()

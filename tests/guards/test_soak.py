@@ -21,7 +21,7 @@ def test_every_acknowledged_increment_is_there(
 
     where = str(tmp_path / "numbers.db") if storage == "sqlite" else url(storage)
     lock_url = f"sqlite:///{tmp_path}/locks.db" if lock == "sqlite" else url(lock)
-    outcome = soak(lock_url, storage, where, seconds=3, processes=8)
+    outcome = soak(lock_url, storage, where, seconds=2, processes=8)
     assert outcome.errors == []
     assert outcome.final == outcome.acknowledged > 0
     assert outcome.refused > 0, "no stale write was tried, so this has proved nothing"

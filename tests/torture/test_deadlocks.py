@@ -8,11 +8,12 @@ from fencelock.core.deadlock import POLICIES
 from fencelock.core.ticket import Inspection
 from fencelock.primitives.transaction import AsyncTransaction
 from fencelock.torture.deadlocks import main, run_many
+from tests.effort import effort
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_all_come_to_an_end(policy: str) -> None:
-    verdicts = run_many(policy, range(60))
+    verdicts = run_many(policy, range(effort(30, 300)))
     assert [verdict.violations for verdict in verdicts if verdict.violations] == []
     assert all(verdict.finished == 8 for verdict in verdicts)
     if policy != "ordered":

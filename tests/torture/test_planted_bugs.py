@@ -27,10 +27,15 @@ SEEDS = 1_000
 Patch = pytest.MonkeyPatch
 
 
-def caught_by(checkers: set[str], simulation: type[Simulation] = Simulation) -> None:
-    """Run schedules until one of these checkers objects; the test fails if none ever does."""
+def caught_by(
+    checkers: set[str], simulation: type[Simulation] = Simulation, first: int = 0
+) -> None:
+    """Run schedules until one of these checkers objects; the test fails if none ever does.
+
+    For a bug that is seldom caught, `first` is where it was caught when the test was written.
+    """
     others: set[str] = set()
-    for seed in range(SEEDS):
+    for seed in range(first, first + SEEDS):
         found = {violation.partition(":")[0] for violation in simulation(seed).run().violations}
         if found & checkers:
             return
@@ -150,7 +155,7 @@ def test_a_late_renewal_that_takes_time_away(monkeypatch: Patch) -> None:
             return standing
 
     plant_queue(monkeypatch, Planted)
-    caught_by({"one_believer"})
+    caught_by({"one_believer"}, first=61)
 
 
 def test_a_queue_in_which_newcomers_overtake(monkeypatch: Patch) -> None:
@@ -208,7 +213,7 @@ def test_a_guard_without_the_read_barrier() -> None:
             self.doze(lease)
             return await self.counters.write(self.io, lease.name, lease.fence, lease.id, value + 1)
 
-    caught_by({"no_lost_update"}, with_worker(Planted))
+    caught_by({"no_lost_update"}, with_worker(Planted), first=148)
 
 
 @pytest.mark.parametrize("checker", ["no_stale_write", "no_lost_update"])

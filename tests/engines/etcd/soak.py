@@ -14,7 +14,6 @@ import asyncio
 import json
 import sqlite3
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,9 +24,9 @@ from typing import Any, NamedTuple
 
 import fencelock
 from tests.servers_etcd import EtcdCluster, EtcdServer
+from tests.spawning import Spawned
 from tests.waiting import eventually
 
-ROOT = Path(__file__).parents[3]
 NAME = "soak"
 WORKERS = 8
 TTL = 5.0
@@ -187,10 +186,8 @@ def soak(cluster: EtcdCluster, folder: Path, seconds: float, workers: int = WORK
     with ExitStack() as running:
         for number in range(workers):
             face = ("sync", "async")[number % 2]
-            command = [sys.executable, "-m", "tests.engines.etcd.soak"]
-            process = subprocess.Popen(
-                [*command, "--worker", face, cluster.url, str(folder)], cwd=ROOT
-            )
+            words = ("--worker", face, cluster.url, str(folder))
+            process = Spawned("tests.engines.etcd.soak", *words)
             running.callback(stop, process)
         eventually(lambda: store.value() >= workers, "the first turns")
         end = time.monotonic() + seconds
@@ -209,7 +206,7 @@ def soak(cluster: EtcdCluster, folder: Path, seconds: float, workers: int = WORK
         return report_of(store, periods)
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: Spawned) -> None:
     """Wait for a worker, which has been told to end."""
     with suppress(subprocess.TimeoutExpired):
         process.wait(30)

@@ -28,9 +28,9 @@ def start_nodes(tmp_path: Path) -> Iterator[StartNodes]:
 
 
 @pytest.fixture
-def nodes(start_nodes: StartNodes) -> RedlockSet:
+def nodes(redlock_private: RedlockSet) -> RedlockSet:
     """Five private nodes that keep nothing on disk, to be killed, frozen and emptied."""
-    return start_nodes()
+    return redlock_private
 
 
 @pytest.fixture

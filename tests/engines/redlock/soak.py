@@ -12,8 +12,6 @@ import argparse
 import asyncio
 import json
 import random
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,9 +24,9 @@ from tests.engines.etcd.soak import Report, Store, report_of, stop, work, work_a
 from tests.engines.redlock.seeing import holders
 from tests.servers import RedisServer
 from tests.servers_redlock import RedlockSet
+from tests.spawning import Spawned
 from tests.waiting import eventually
 
-ROOT = Path(__file__).parents[3]
 WORKERS = 8
 TTL = 1.5
 """Short, for a node that forgot does not vote for so long."""
@@ -67,19 +65,19 @@ HARMS: tuple[tuple[str, Callable[[list[RedisServer]], None], int], ...] = (
 )
 
 
-def soak(nodes: RedlockSet, folder: Path, seconds: float) -> Report:
+def soak(nodes: RedlockSet, folder: Path, seconds: float, workers: int = WORKERS) -> Report:
     """Do harm for so long, and tell what came of it."""
     store = Store(folder)
     store.prepare()
     periods: list[tuple[str, float, float]] = []
     with ExitStack() as running:
-        for number in range(WORKERS):
+        for number in range(workers):
             face = ("sync", "async")[number % 2]
-            command = [sys.executable, "-m", "tests.engines.redlock.soak", "--worker", face]
-            process = subprocess.Popen([*command, nodes.url, str(folder)], cwd=ROOT)
+            words = ("--worker", face, nodes.url, str(folder))
+            process = Spawned("tests.engines.redlock.soak", *words)
             running.callback(stop, process)
         client = running.enter_context(fencelock.Client(nodes.url, ttl=TTL))
-        eventually(lambda: store.value() >= WORKERS, "the first turns")
+        eventually(lambda: store.value() >= workers, "the first turns")
         end = time.monotonic() + seconds
         for what, harm, count in cycle(HARMS):
             if time.monotonic() >= end:
@@ -89,7 +87,7 @@ def soak(nodes: RedlockSet, folder: Path, seconds: float) -> Report:
             eventually(lambda: _all_vote(client, nodes), "all nodes to vote again")
             periods.append((what, began, time.monotonic()))
         turns = store.value()
-        eventually(lambda: store.value() >= turns + WORKERS, "turns after all harm")
+        eventually(lambda: store.value() >= turns + workers, "turns after all harm")
         (folder / "stop").touch()
     with closing(store):
         return report_of(store, periods)

@@ -1,24 +1,15 @@
 """The `fencelock` command on Redlock: once through all of it."""
 
 import subprocess
-import sys
-from pathlib import Path
 from uuid import uuid4
 
 import fencelock
+from tests.spawning import run
 from tests.waiting import PATIENCE
-
-ROOT = Path(__file__).parents[3]
 
 
 def command(url: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fencelock", "--url", url, *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return run("fencelock", "--url", url, *words)
 
 
 def test_run_ls_show_break(redlock_url: str) -> None:

@@ -19,6 +19,7 @@ from fencelock.core.ticket import Departure
 from fencelock.engines.redlock.protocol import Answer, Verdict
 from fencelock.engines.redlock.scripts import INSPECT, WELCOME
 from fencelock.torture.redlock.node import Node
+from tests.effort import effort
 from tests.engines.redlock.calling import Caller, OpenCaller
 
 NAMES = st.sampled_from(("x", "y"))
@@ -127,7 +128,11 @@ class ScriptsAgainstNode(RuleBasedStateMachine):
 
 
 # The scripts are the same, so the second server needs no more than a look at what it makes of them.
-@pytest.mark.parametrize(("server", "examples"), [("redis", 250), ("valkey", 50)])
+@pytest.mark.parametrize(
+    ("server", "examples"),
+    [("redis", effort(60, 400)), ("valkey", effort(15, 100))],
+    ids=["redis", "valkey"],
+)
 def test_the_scripts_answer_as_the_reference(
     server: str, examples: int, request: pytest.FixtureRequest
 ) -> None:

@@ -22,6 +22,12 @@ ROOT = Path(__file__).parents[3]
 SECRET = "correct-horse-battery-staple"
 
 
+@pytest.fixture
+def nodes(start_nodes: StartNodes) -> RedlockSet:
+    """New ones for each test, because their settings are changed."""
+    return start_nodes()
+
+
 def no_secrets(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
     said = "".join(traceback.format_exception(error)) + caplog.text
     assert SECRET not in said

@@ -26,6 +26,7 @@ from fencelock.core.ticket import (
 )
 from fencelock.engines.sqlite import queue
 from fencelock.engines.sqlite.statements import SQL
+from tests.effort import effort
 from tests.engines.sqlite.bench import NAME, OWNER, Bench, executed, instructions
 
 ACTS = [*["enter"] * 5, "if_free", "renew", "renew all", *["leave"] * 2, "evict", "look", "sweep"]
@@ -46,7 +47,7 @@ STEPS = st.lists(
 
 
 @settings(
-    max_examples=60,
+    max_examples=effort(60, 600),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,9 +20,9 @@ from typing import NamedTuple
 
 from tests.engines.zookeeper.turns import SCHEMA
 from tests.servers_zookeeper import Ensemble, ZooKeeperServer
+from tests.spawning import Spawned
 from tests.waiting import eventually
 
-ROOT = Path(__file__).parents[3]
 PROCESSES = 8
 NAME = "soak"
 
@@ -62,13 +60,14 @@ class Verdict(NamedTuple):
         )
 
 
-def soak(ensemble: Ensemble, folder: Path, seconds: float) -> Verdict:
+def soak(ensemble: Ensemble, folder: Path, seconds: float, processes: int = PROCESSES) -> Verdict:
     """Break the ensemble again and again for so long, and look at what the storage has seen."""
     path = folder / "counter.db"
     with closing(sqlite3.connect(path)) as file:
         file.executescript(SCHEMA + "INSERT INTO counter VALUES (0, 0);")
         file.execute("PRAGMA journal_mode = WAL")
-    with _crowd(f"{ensemble.url}?session=8", folder), closing(sqlite3.connect(path)) as file:
+    url = f"{ensemble.url}?session=8"
+    with _crowd(url, folder, processes), closing(sqlite3.connect(path)) as file:
         eventually(lambda: _writes(file) > 50, "everyone to begin")
         faults = list(_faults(ensemble, time.monotonic() + seconds, lambda: _writes(file)))
     with closing(sqlite3.connect(path)) as file:
@@ -112,18 +111,13 @@ def _frozen(node: ZooKeeperServer) -> Iterator[None]:
 
 
 @contextmanager
-def _crowd(url: str, folder: Path) -> Iterator[None]:
+def _crowd(url: str, folder: Path, processes: int) -> Iterator[None]:
     module = "tests.engines.zookeeper.turns"
-    crowd = [
-        subprocess.Popen(
-            [sys.executable, "-m", module, url, NAME, str(folder), str(number)], cwd=ROOT
-        )
-        for number in range(PROCESSES)
-    ]
+    crowd = [Spawned(module, url, NAME, str(folder), str(number)) for number in range(processes)]
     try:
         yield
         (folder / "over").touch()
-        assert [process.wait(timeout=60) for process in crowd] == [0] * PROCESSES
+        assert [process.wait(timeout=60) for process in crowd] == [0] * processes
     finally:
         for process in crowd:
             process.kill()

@@ -10,6 +10,7 @@ from kazoo.security import make_acl
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell
+from tests.effort import effort
 from tests.engines.zookeeper.seeing import Witness, parked
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon, within
@@ -27,7 +28,7 @@ async def test_where_nobody_dies_nobody_finds_it_abandoned(cell: Cell) -> None:
 
     async def contend(number: int) -> None:
         chance, actor, lock = random.Random(number), cell.actor(), clients[number % 2].lock
-        for _ in range(25):
+        for _ in range(effort(8, 25)):
             timeout = chance.choice((0, 0.02, None))
             try:
                 lease = await actor.do(lambda: lock(cell.name).acquire(timeout))  # noqa: B023
@@ -37,7 +38,7 @@ async def test_where_nobody_dies_nobody_finds_it_abandoned(cell: Cell) -> None:
             await actor.do(lease.release)
 
     await asyncio.gather(*(contend(number) for number in range(6)))
-    assert len(granted) > 20
+    assert len(granted) > effort(6, 20)
     assert [lease for lease in granted if lease.abandoned] == []
 
 

@@ -9,11 +9,12 @@ import pytest
 import fencelock
 from fencelock.engines.zookeeper.nodes import escaped
 from tests.conformance.cells import OpenCell
+from tests.effort import effort
 from tests.engines.zookeeper.seeing import Witness, connected, leftovers
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon, within
 
-ATTEMPTS = 400
+ATTEMPTS = effort(100, 400)
 
 
 @pytest.fixture(scope="module")

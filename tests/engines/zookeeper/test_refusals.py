@@ -23,7 +23,7 @@ SECRET = "correct-horse-battery-staple"
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    with Ensemble(tmp_path_factory.mktemp("secure"), tls=True) as ensemble:
+    with Ensemble(tmp_path_factory.mktemp("secure"), size=1, tls=True) as ensemble:
         eventually(lambda: _shakes_hands(ensemble.nodes[0]), "the first handshake")
         yield ensemble
 

@@ -1,0 +1,244 @@
+"""What a soak runs. Each item is a command with a seed, and knows how to read what the command says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+ENGINES = ("sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql")
+HANGS_SECONDS = 600
+"""After which a test is said to hang: with so many examples one takes minutes."""
+
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-o", f"faulthandler_timeout={HANGS_SECONDS}")
+
+
+class Result(NamedTuple):
+    """What one run of an item has shown."""
+
+    runs: int
+    failures: list[tuple[str, str]]
+    """What failed, and the command that repeats it."""
+
+
+@dataclass(frozen=True)
+class Item(ABC):
+    title: str
+    engine: str | None = None
+    """None: of no engine in particular."""
+    weight: float = 1.0
+    """Its share of the time, beside the others."""
+
+    @abstractmethod
+    def command(self, seconds: float, seed: int) -> list[str]:
+        """What to execute so that it takes about so long. Fresh seeds make fresh runs."""
+
+    @abstractmethod
+    def result(self, output: str, status: int, seconds: float, seed: int) -> Result:
+        """Read what a run has printed."""
+
+    def repeated(self, seconds: float, seed: int) -> str:
+        """What to type to see it again."""
+        return shown("env", "FENCELOCK_SOAK=1", *self.command(seconds, seed))
+
+
+@dataclass(frozen=True)
+class Soak(Item):
+    """A program of its own that takes `--seconds`. It has no seed: processes would not obey it."""
+
+    module: str = ""
+    options: tuple[str, ...] = ()
+
+    def command(self, seconds: float, seed: int) -> list[str]:
+        return [sys.executable, "-m", self.module, "--seconds", f"{seconds:.0f}", *self.options]
+
+    def result(self, output: str, status: int, seconds: float, seed: int) -> Result:
+        if status == 0:
+            return Result(1, [])
+        return Result(1, [(last_line(output), self.repeated(seconds, seed))])
+
+
+@dataclass(frozen=True)
+class Simulation(Item):
+    """Schedules that nobody has seen yet."""
+
+    module: str = ""
+    per_second: int = 20
+    """Fewer than it manages, so that its time is not exceeded by much."""
+
+    def command(self, seconds: float, seed: int) -> list[str]:
+        last = seed + max(1, int(seconds * self.per_second)) - 1
+        return [sys.executable, "-m", self.module, "--seeds", f"{seed}-{last}"]
+
+    def result(self, output: str, status: int, seconds: float, seed: int) -> Result:
+        done = re.search(r"^(\d+) schedules in", output, re.MULTILINE)
+        seeds = dict.fromkeys(re.findall(r"^seed (\d+):", output, re.MULTILINE))
+        failures = [
+            (f"seed {one}", shown(sys.executable, "-m", self.module, "--seed", one, "--trace"))
+            for one in seeds
+        ]
+        if status != 0 and not failures:
+            failures = [(last_line(output), self.repeated(seconds, seed))]
+        return Result(int(done[1]) if done else 0, failures)
+
+
+@dataclass(frozen=True)
+class Suite(Item):
+    """Suite of the suite, in an order of their own, for as long as there is time."""
+
+    paths: tuple[str, ...] = ()
+    keyword: str = ""
+    workers: int = 4
+    hypothesis: bool = field(default=False)
+
+    def command(self, seconds: float, seed: int) -> list[str]:
+        words = [
+            *PYTEST,
+            "-p",
+            "tests.soak.plugin",
+            f"--soak-seconds={seconds:.0f}",
+            f"--soak-seed={seed}",
+        ]
+        words += ["-n", str(self.workers), *self._seeded(seed)]
+        return [*words, *(("-k", self.keyword) if self.keyword else ()), *self.paths]
+
+    def _seeded(self, seed: int) -> list[str]:
+        return [f"--hypothesis-seed={seed}"] if self.hypothesis else []
+
+    def result(self, output: str, status: int, seconds: float, seed: int) -> Result:
+        failed = dict.fromkeys(FAILED.findall(output))
+        failures = [(name, self._repeated_test(name, seed)) for name in failed]
+        if status not in (0, NOTHING_RUN) and not failures:
+            failures = [(last_line(output), self.repeated(seconds, seed))]
+        return Result(
+            sum(map(int, re.findall(r"(\d+) (?:passed|failed)", last_line(output)))), failures
+        )
+
+    def _repeated_test(self, name: str, seed: int) -> str:
+        return shown("env", "FENCELOCK_SOAK=1", *PYTEST, *self._seeded(seed), name)
+
+
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::\w+)*(?:\[.*?\](?= - |$))?)", re.MULTILINE)
+"""Pytest's summary: the name of a test, what is in its brackets may contain anything."""
+
+NOTHING_RUN = 5
+"""Pytest's status if there was not even time for the first test."""
+
+
+@dataclass(frozen=True)
+class StalledSuite(Suite):
+    """As little as in `./test`; what is unusual is that everything stands still now and then."""
+
+    engines: tuple[str, ...] = ()
+
+    def repeated(self, seconds: float, seed: int) -> str:
+        return self._again(seconds, seed, *self.paths)
+
+    def _repeated_test(self, name: str, seed: int) -> str:
+        return self._again(120, seed, name)
+
+    def _again(self, seconds: float, seed: int, *paths: str) -> str:
+        minutes = f"{seconds / 60:.1f}"
+        chosen = [word for engine in self.engines for word in ("--engine", engine)]
+        return shown(
+            "./soak", "--stall", "--minutes", minutes, *chosen, "--seed", str(seed), "--", *paths
+        )
+
+
+def shown(*words: str) -> str:
+    return shlex.join(words)
+
+
+def last_line(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+# --- what there is
+
+HARM = (
+    "tests/test_outages.py",
+    "tests/test_crowds.py",
+    "tests/test_company.py",
+    "tests/test_lost_replies.py",
+    "tests/conformance/test_loss.py",
+    "tests/conformance/test_healing.py",
+    "tests/conformance/test_cancellation.py",
+    "tests/primitives/test_interruptions.py",
+    "tests/engines",
+)
+"""Holders, servers and connections are stopped, killed and cut here, or many contenders meet."""
+
+PROPERTIES = (
+    "tests/core",
+    "tests/test_model.py",
+    "tests/engines/sqlite/test_queue.py",
+    "tests/engines/redlock/test_protocol.py",
+    "tests/engines/redlock/test_scripts.py",
+    "tests/engines/zookeeper/test_nodes.py",
+)
+
+
+def items(engines: list[str]) -> list[Item]:
+    """All of it; or what is about some engines."""
+    everything = [*_soaks(), *_faults(), *_rest()]
+    if not engines:
+        return everything
+    return [item for item in everything if item.engine in engines]
+
+
+def _soaks() -> list[Item]:
+    guarded = (("sqlite", "sqlite"), ("postgresql", "redis"), ("mysql", "etcd"), ("etcd", "etcd"))
+    found: list[Item] = [
+        Soak(
+            f"{engine}: eight processes, servers die", engine, module=f"tests.engines.{engine}.soak"
+        )
+        for engine in ("etcd", "zookeeper", "redlock")
+    ]
+    found += [
+        Soak(
+            f"{storage}: guarded, holders on {lock} stop",
+            storage,
+            module="tests.guards.soak",
+            options=("--storage", storage, "--lock", lock),
+        )
+        for storage, lock in guarded
+    ]
+    return found
+
+
+def _faults() -> list[Item]:
+    return [
+        Suite(f"{engine}: faults and crowds", engine, 2.0, paths=HARM, keyword=engine)
+        for engine in ENGINES
+    ]
+
+
+def _rest() -> list[Item]:
+    return [
+        Suite("the command line", paths=("tests/cli", "tests/test_examples.py")),
+        Suite("properties", paths=PROPERTIES, hypothesis=True, weight=2.0),
+        Simulation("simulation", module="fencelock.torture.simulate"),
+        Simulation(
+            "simulation of Redlock",
+            "redlock",
+            module="fencelock.torture.redlock.simulate",
+            per_second=100,
+        ),
+    ]
+
+
+def stalled(engines: list[str], paths: list[str]) -> list[Item]:
+    """The suite itself, or a part of it."""
+    return [
+        StalledSuite(
+            "the suite, stalled",
+            paths=tuple(paths or ["tests"]),
+            keyword=" or ".join(engines),
+            workers=6,
+            engines=tuple(engines),
+        )
+    ]

@@ -99,7 +99,7 @@ except fencelock.Unsupported as error:
             "psycopg",
             "'psycopg': install it with: pip install 'fencelock[postgres]'",
         ),
-        ("postgresql://a/b", "libpq", "the library libpq"),
+        ("postgresql://a/b", "libpq", "libpq library not found"),
     ],
 )
 def test_what_is_missing_is_named_with_the_way_to_get_it(

@@ -92,7 +92,9 @@ def test_stalled_tests_are_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(freezer, "PEACE_SECONDS", (0.01, 0.02))
     monkeypatch.setattr(freezer, "STALL_SECONDS", (0.01, 0.02))
-    (row,) = Runner(stalling=True, seed=1).run([Program("works", line="sum(range(10**6))")], 0.0)
+    (row,) = Runner(stalling=True, seed=1).run(
+        [Program("works", line="import time; time.sleep(1)")], 0.0
+    )
     assert row.stalls
     assert not row.failures
 

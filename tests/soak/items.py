@@ -87,7 +87,7 @@ class Simulation(Item):
 
 @dataclass(frozen=True)
 class Suite(Item):
-    """Suite of the suite, in an order of their own, for as long as there is time."""
+    """Tests of the suite, in an order of their own, for as long as there is time."""
 
     paths: tuple[str, ...] = ()
     keyword: str = ""

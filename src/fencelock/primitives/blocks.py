@@ -58,10 +58,9 @@ class Blocks(Generic[H]):
 
     def __del__(self) -> None:
         # A block that was entered and can't be left any more: it was interrupted in the very moment
-        # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex:
-        # the keeper gives these up when it comes by to renew them.
+        # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex.
         for held in self._open:
-            self._keeper.errands.append(held._give_up)
+            self._keeper.later(held._give_up)
 
 
 class BlockingBlocks(Blocks[BlockingH]):

@@ -59,8 +59,7 @@ class Keeper:
         self.default_ttl = engine.traits.default_ttl
         self.sweeper = Sweeper(engine, io)
         self._origin = Origin()
-        self.errands: list[Callable[[], None]] = []
-        """What to do next for those who must not take the mutex: finalizers, and whoever interrupts us."""
+        self._errands: list[Callable[[], None]] = []
         # Never held across an await, so it serves every io. Re-entrant, for a signal handler or a finalizer
         # may release or acquire in the middle of anything that its own thread does.
         self._mutex = threading.RLock()
@@ -124,13 +123,20 @@ class Keeper:
     def forget(self, kept: Kept) -> None:
         """Renew it no more."""
         if self._held_here():  # we interrupt somebody who may be going through all of them
-            self.errands.append(lambda: self.forget(kept))
+            self.later(lambda: self.forget(kept))
             return
         with self._mutex:
             key = kept.ticket.name, kept.caller
             if self.mine.get(key) is kept:
                 del self.mine[key]
             self._disarm(kept)
+
+    def later(self, act: Callable[[], None]) -> None:
+        """Let the keeper's own thread or task do this soon. For finalizers, and for code that interrupts us:
+        these must not take the mutex."""
+        self._errands.append(act)
+        if self._alarm is not None:
+            self._alarm.set()
 
     def change(self, kept: Kept, ttl: float) -> None:
         """Ask for another ttl from now on."""
@@ -278,8 +284,8 @@ class Keeper:
         idle_since = self.io.now()
         while not self.closing:
             self._alarm.clear()
-            while self.errands:
-                self.errands.pop()()
+            while self._errands:
+                self._errands.pop()()
             now = self.io.now()
             batch, wake, patience, pressing = self._survey(now)
             if batch:

@@ -133,7 +133,7 @@ class BaseTransaction(Holding, Generic[L]):
     def __del__(self) -> None:
         # Interrupted in the very moment in which the `with` block was about to be left: as in `Blocks`.
         for lease in self.__dict__.get("_leases", {}).values():
-            self._keeper.errands.append(lease._give_up)
+            self._keeper.later(lease._give_up)
 
     async def _again(self, victim: DeadlockVictim) -> None:
         """After it has given up everything: wait a moment, and be as old as before."""

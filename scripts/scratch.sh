@@ -3,7 +3,7 @@
 # They start many Pythons: none of them shall compile again what another has compiled. This may be switched off
 # where they run, so that nothing is left behind, but in here nobody minds.
 unset PYTHONDONTWRITEBYTECODE
-export PYTHONPYCACHEPREFIX=$root/.venv/dev/bytecode
+export PYTHONPYCACHEPREFIX=$root/.venv/bytecode
 
 # Servers that flush to a disk wait for whoever else writes to it, and on a shared machine that may be seconds.
 # What they flush is gone with the run anyway, so it is kept in memory where there is room for it.

@@ -106,6 +106,7 @@ class _BaseTerm(BaseLease):
             raise
         if self._standing is not None and self._standing.reason is None:
             await withdraw(self._keeper, self._standing, LEAST_TIMEOUT)
+        self._leave_bell()  # in case `_announce` was interrupted while it left
 
     def _give_up(self) -> None:
         super()._give_up()

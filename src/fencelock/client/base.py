@@ -271,8 +271,10 @@ class BaseClient(Generic[L, K, A, X, E]):
         broken = await self._engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
         mine = [kept for kept in self._keeper.every() if kept.ticket.name == name and kept.admitted]
         if broken and mine:
-            # Not in the caller's own thread or task: that may be the one to be cancelled.
-            await self._io.spawn(self._notice_loss(mine), "fencelock-loss").join()
+            if self._io.blocking:
+                await self._notice_loss(mine)
+            else:  # not in the caller's own task: that may be the one to be cancelled
+                await self._io.spawn(self._notice_loss(mine), "fencelock-loss").join()
         return broken
 
     async def _notice_loss(self, ours: list[Kept]) -> None:

@@ -115,8 +115,14 @@ class AsyncBlocks(Blocks[AsyncH]):
 
     async def __aenter__(self) -> AsyncH:
         held = await self._acquire()
+        if held._cancels:
+            try:
+                await held.__aenter__()
+            except BaseException:
+                held._give_up()
+                raise
         self._open.append(held)
-        return await held.__aenter__() if held._cancels else held
+        return held
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         held = self._open[0] if len(self._open) == 1 else self._innermost()

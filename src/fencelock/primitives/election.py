@@ -85,14 +85,17 @@ class _BaseTerm(BaseLease):
     async def _announce(self, undo: list[Undo]) -> None:
         """Wake the observers, and stand on the bell until there is something new."""
         keeper, term = self._keeper, self._kept.ticket
-        if self._standing is not None and self._standing.reason is None:
-            await withdraw(keeper, self._standing, LEAST_TIMEOUT)
         ticket = Ticket(self._bell, new_id(), term.ttl, term.owner._replace(note=""))
-        self._standing = kept = Kept(ticket, object(), self._kept.flexible)
+        kept = Kept(ticket, object(), self._kept.flexible)
         undo.append(kept)
+        before, self._standing = self._standing, kept
+        if before is not None:
+            undo.append(before)
+            if before.reason is None:
+                await withdraw(keeper, before, LEAST_TIMEOUT)
         await stand(keeper, kept)
-        if self._kept.reason is not None:  # the term ended meanwhile
-            self._leave_bell()
+        if self._standing is not kept or kept.reason is not None or self._kept.reason is not None:
+            keeper.give_up(kept, WITHDRAWN)  # there is something newer, or the term has ended
 
     def _leave_bell(self) -> None:
         if self._standing is not None:
@@ -153,7 +156,14 @@ class BaseElection(Blocks[T]):
             await term._announce(undo)
         except EngineError as error:  # the observers look from time to time as well
             log.warning("could not announce the leader of %r: %s", self.name, error)
+        term.check()  # it may have taken long
         self._term = term
+        return term
+
+    def _in_open_block(self, term: T) -> T:
+        """Let a block that is open give back this term, if the one it began with has ended."""
+        if self._open:
+            self._open[-1] = term
         return term
 
     async def _leader(self) -> Leader | None:
@@ -164,7 +174,7 @@ class BaseElection(Blocks[T]):
         holder = seen.holders[0]
         return Leader(holder.owner.note, holder.fence, holder.owner._replace(note=""))
 
-    async def _proclaim(self, value: str) -> None:
+    async def _proclaim(self, value: str, undo: list[Undo]) -> None:
         self._value = check_value(value)
         term = self._term
         if (
@@ -172,10 +182,13 @@ class BaseElection(Blocks[T]):
         ):  # else it will be said when this candidate is elected
             owner = term.owner._replace(note=value)
             await term._enter_again(term._kept.ticket._replace(owner=owner))
-            await term._announce([])
+            await term._announce(undo)
 
     async def _change(
-        self, known: Leader | None, over: Callable[[], bool] = lambda: False
+        self,
+        known: Leader | None,
+        undo: list[Undo],
+        over: Callable[[], bool] = lambda: False,
     ) -> Leader | None:
         """Wait until somebody else leads, the leader says something else, or nobody leads."""
         keeper = self._keeper
@@ -192,6 +205,7 @@ class BaseElection(Blocks[T]):
             keeper.verify()
             ticket = Ticket(self._bell, new_id(), self._ttl, self._owner, share)
             kept = Kept(ticket, object(), self._flexible)
+            undo[:] = [kept]
             try:
                 # First join the queue, then look, then sleep: nothing can happen in between.
                 if await obtain(keeper, kept, self._ttl, look):
@@ -212,7 +226,7 @@ class BaseElection(Blocks[T]):
         leader: Leader | None = None
         while not over():
             try:
-                change = await self._change(leader, over)
+                change = await self._change(leader, [], over)
             except FencelockError:
                 return
             if change != leader:
@@ -228,11 +242,20 @@ class Election(BaseElection[Term], BlockingBlocks[Term]):
 
     def campaign(self, timeout: float | _Default | None = DEFAULT) -> Term:
         """Wait until elected. The lease is the term: its fence is the term's number."""
-        return self._acquire(timeout)
+        return self._in_open_block(self._acquire(timeout))
 
     def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Term:
         lease = self._office()._acquired(undo, timeout)
         return run(self._elected(Term(self._keeper, lease._kept), undo))
+
+    def _undoing(self, act: Callable[[list[Undo]], Coroutine[Any, Any, R]]) -> R:
+        """Do something with tickets of its own, and undo it if it is interrupted."""
+        undo: list[Undo] = []
+        try:
+            return run(act(undo))
+        except BaseException:
+            undo_all(self._keeper, undo)
+            raise
 
     def leader(self) -> Leader | None:
         """Who leads at this moment."""
@@ -247,11 +270,11 @@ class Election(BaseElection[Term], BlockingBlocks[Term]):
         leader = self.leader()
         while True:
             yield leader
-            leader = run(self._change(leader))
+            leader = self._undoing(partial(self._change, leader))
 
     def proclaim(self, value: str) -> None:
         """Change the value, in the middle of the term if this candidate leads."""
-        run(self._proclaim(value))
+        self._undoing(partial(self._proclaim, value))
 
     def resign(self) -> None:
         """Give up the office; `LeaseLost` if it was lost before. Nothing happens if not elected."""
@@ -297,7 +320,7 @@ class AsyncElection(BaseElection[AsyncTerm], AsyncBlocks[AsyncTerm]):
         term._cancels = lease._cancels
         undo: list[Undo] = [lease._kept]
         try:
-            return await self._elected(term, undo)
+            return self._in_open_block(await self._elected(term, undo))
         except BaseException:
             undo_all(self._keeper, undo)
             raise
@@ -317,11 +340,11 @@ class AsyncElection(BaseElection[AsyncTerm], AsyncBlocks[AsyncTerm]):
         leader = await self._leader()
         while True:
             yield leader
-            leader = await self._change(leader)
+            leader = await self._change(leader, [])
 
     async def proclaim(self, value: str) -> None:
         """Change the value, in the middle of the term if this candidate leads."""
-        await self._proclaim(value)
+        await self._proclaim(value, [])
 
     async def resign(self) -> None:
         """Give up the office; `LeaseLost` if it was lost before. Nothing happens if not elected."""

@@ -104,6 +104,9 @@ class AsyncHolding(Holding):
 
             self._canceller = Canceller()  # type: ignore[misc]  # a slot of each kind of holding
             self._on_loss(self._canceller)
+            if (loss := self._loss()) is not None:  # before the block could begin
+                self._canceller.caused(loss)
+                raise loss
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:

@@ -10,6 +10,8 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -36,6 +38,9 @@ _BATCH = 1_000
 _LEAST = 0.05
 """Seconds that a renewal may take at the least: one lease that is about to end must not be the reason why
 a thousand others are asked for in vain."""
+
+_MOMENT = 0.005
+"""Seconds between two looks whether the requests under way have ended, when a client is closed."""
 
 _IDLE = 10.0
 """Seconds without work after which the keeper ends itself; the next ticket starts it again."""
@@ -77,6 +82,8 @@ class Keeper:
         self._sleeping_until = math.inf
         self._pace = math.inf
         self._busy_until = -math.inf
+        self.entering: dict[str, Kept] = {}
+        """Tickets whose first request is under way: nobody keeps them yet."""
         self.closing = False
         """Whether this client is closed, or about to be."""
 
@@ -172,13 +179,14 @@ class Keeper:
         """
         if not self.here:  # a forked child: it is its parent's, as is perhaps the mutex
             return
+        if kept.reason is not None and kept.wheel is None and kept not in self.sweeper:
+            return
+        # First of all: should this be interrupted, it can be done again.
+        self.sweeper.condemn(kept, kept.departure(kept.reason or reason), 0.0)
         with self._mutex:
-            if kept.reason is None:
-                kept.reason = reason
-            elif kept.wheel is None and kept not in self.sweeper:
-                return
+            kept.reason = kept.reason or reason
         self.forget(kept)
-        self.sweeper.doom(kept)
+        self.sweeper.start()
 
     def on_loss(self, kept: Kept, callback: Callable[[], Any]) -> None:
         """Call this when the lease is lost; at once if it was lost before anybody could ask for that."""
@@ -189,20 +197,39 @@ class Keeper:
         if kept.reason != RELEASED:
             _call(callback, kept)
 
+    def event_of(self, kept: Kept) -> Event:
+        """The one event that is set when this lease is lost."""
+        with self._mutex:
+            if kept.event is None:
+                kept.event = self.io.event()
+                if kept.reason not in (None, RELEASED):
+                    kept.event.set()
+            return kept.event
+
     def lose(self, kept: Kept, reason: str) -> None:
         """Mark a lease as lost and tell everyone; only the first reason counts."""
         if not self.here:  # as above: the child learns it, and nobody else
             kept.reason = kept.reason or reason
             return
+        tell = partial(self._tell, kept)
         with self._mutex:
             if kept.reason is not None:
                 return
+            self._errands.append(tell)  # should this thread be interrupted
             kept.reason = reason
-            callbacks = kept.on_lost
+        tell()
+        with suppress(ValueError):
+            self._errands.remove(tell)
+
+    def _tell(self, kept: Kept) -> None:
+        reason = kept.reason
+        if reason is None:
+            return
         self.forget(kept)
         self.sweeper.doom(kept)  # a request may still be under way and reach the engine
         if kept.event is not None:
             kept.event.set()
+        callbacks, kept.on_lost = kept.on_lost, ()
         for callback in callbacks:
             _call(callback, kept)
         accident = reason != CLOSED and not kept.quiet
@@ -219,6 +246,10 @@ class Keeper:
         """Stop renewing and give back what can be given back."""
         with self._mutex:
             self.closing = True
+        # What is admitted from now on is refused by `keep`, and given back before the engine is closed.
+        until = self.io.now() + REQUEST_TIMEOUT
+        while self.entering and self.io.now() < until:
+            await self.io.event().wait(_MOMENT)
         for kept in self.every():
             self.lose(kept, CLOSED)
         if self._alarm is not None:
@@ -408,7 +439,7 @@ class Keeper:
 def _call(callback: Callable[[], Any], kept: Kept) -> None:
     try:
         callback()
-    except Exception:
+    except (Exception, SystemExit):  # which must not end the keeper
         log.exception("the on_lost callback for %r failed", kept.ticket.name)
 
 

@@ -101,11 +101,11 @@ class Kept:
         self.ticket = self.ticket._replace(ttl=longest)
         return True
 
-    def departure(self) -> Departure:
-        """How this ticket departs, if it has to go now."""
-        if not self.admitted or self.reason == WITHDRAWN:
+    def departure(self, reason: str | None) -> Departure:
+        """How this ticket departs, if it has to go for this reason."""
+        if not self.admitted or reason == WITHDRAWN:
             return Departure.WITHDRAWN
-        return Departure.RELEASED if self.reason in (RELEASED, CLOSED) else Departure.LOST
+        return Departure.RELEASED if reason in (RELEASED, CLOSED) else Departure.LOST
 
     def state(self, now: float) -> LeaseState:
         if self.reason == RELEASED:

@@ -229,12 +229,7 @@ class Lost:
 
     def __init__(self, lease: BaseLease) -> None:
         self._lease = lease
-        kept = lease._kept
-        if kept.event is None:
-            kept.event = lease._keeper.io.event()
-            if kept.reason not in (None, RELEASED):
-                kept.event.set()
-        self._event = kept.event
+        self._event = lease._keeper.event_of(lease._kept)
 
     def is_set(self) -> bool:
         """Whether the lease is lost, by this very moment's clock."""

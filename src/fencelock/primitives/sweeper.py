@@ -6,6 +6,7 @@ from the keeper, because keeping leases alive comes first, and only while there 
 
 from __future__ import annotations
 
+import logging
 import threading
 
 from fencelock.core.backoff import Backoff
@@ -15,6 +16,8 @@ from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event, Task
 from fencelock.io.process import Origin
 from fencelock.primitives.kept import Kept
+
+log = logging.getLogger("fencelock")
 
 REQUEST_TIMEOUT = 2.0
 """How long any one request to an engine may take, in seconds, unless the caller has less time."""
@@ -64,8 +67,8 @@ class Sweeper:
         it goes on for as long as the ticket may outlive its ttl there.
         """
         if self._origin.here:
-            self.condemn(kept, kept.departure(), 0.0)
-            self._start()
+            self.condemn(kept, kept.departure(kept.reason), 0.0)
+            self.start()
 
     def condemn(self, kept: Kept, departure: Departure, after: float) -> None:
         """Write down that this ticket must go, and give its caller so many seconds for a first try."""
@@ -82,7 +85,7 @@ class Sweeper:
                 await self._io.shield(self._drop(id, timeout=patience))
         finally:
             if id in self._doomed:
-                self._start()
+                self.start()
 
     async def close(self) -> None:
         """End the background, after one more try for each ticket."""
@@ -96,7 +99,8 @@ class Sweeper:
             if not await self._drop(id):
                 break  # the engine does not answer: what is left there ends with its ttl
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Begin to take out what is condemned."""
         with self._mutex:
             if self._closing:
                 return
@@ -131,8 +135,10 @@ class Sweeper:
             done = await self._engine.leave(
                 doomed.ticket, timeout=timeout, departure=doomed.departure
             )
-        except FencelockError:
+        except Exception as error:  # even what no engine should raise must not end all sweeping
             answered = False
+            if not isinstance(error, FencelockError):
+                log.warning("could not take out a ticket", exc_info=error)
         now = self._io.now()
         until = doomed.until if answered else doomed.until + self._engine.traits.unwatched
         if (done and doomed.certain) or now >= until:

@@ -65,6 +65,7 @@ class BaseTransaction(Holding, Generic[L]):
         self.age = 0
         """The fence of the first ticket it ever had; the lower, the older. 0: it has had none."""
         self._leases: dict[str, L] = {}
+        self._in_block = False
         self._until: float | None = None
         self._backoff = Backoff(0.01, 1.0, keeper.io.random)
         self._policy = choose(policy, self, keeper, _KINDS)
@@ -132,8 +133,9 @@ class BaseTransaction(Holding, Generic[L]):
 
     def __del__(self) -> None:
         # Interrupted in the very moment in which the `with` block was about to be left: as in `Blocks`.
-        for lease in self.__dict__.get("_leases", {}).values():
-            self._keeper.later(lease._give_up)
+        if self.__dict__.get("_in_block"):
+            for lease in self._leases.values():
+                self._keeper.later(lease._give_up)
 
     async def _again(self, victim: DeadlockVictim) -> None:
         """After it has given up everything: wait a moment, and be as old as before."""
@@ -165,6 +167,10 @@ class Transaction(BaseTransaction[Lease], BlockingHolding):
         except BaseException:
             undo_all(self._keeper, undo)
             raise
+
+    def __enter__(self) -> Transaction:
+        self._in_block = True
+        return self
 
     def run(self, work: Callable[[Transaction], T]) -> T:
         """Do the work in this transaction, again from the beginning each time it has to give way."""

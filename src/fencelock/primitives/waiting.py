@@ -39,6 +39,9 @@ async def obtain(
     now = keeper.io.now()
     limit = now + timeout
     try:
+        keeper.entering[kept.ticket.id] = kept
+        if keeper.closing:  # it waits for those that it has seen entering
+            keeper.verify()
         place = await _look(keeper, kept, now, limit, if_free=timeout == 0)
         if place is REFUSED:
             if kept.unanswered:  # an earlier request may still come and find it free
@@ -62,11 +65,30 @@ async def obtain(
     except BaseException:  # also a cancellation or a KeyboardInterrupt: the ticket may have arrived
         await withdraw(keeper, kept, REQUEST_TIMEOUT)
         raise
+    finally:
+        if kept.ticket.id in keeper.entering:
+            del keeper.entering[kept.ticket.id]
     return True
 
 
 async def obtain_free(keeper: Keeper, wanted: Sequence[Kept]) -> int:
     """Hold those that are free, up to the first that is not, and say how many. It gives up the others."""
+    try:
+        for kept in wanted:
+            keeper.entering[kept.ticket.id] = kept
+        keeper.verify()
+        return await _obtain_free(keeper, wanted)
+    except BaseException:
+        if keeper.closing:  # soon there will be nobody left to do it in the background
+            for kept in wanted:
+                await withdraw(keeper, kept, LEAST_TIMEOUT)
+        raise
+    finally:
+        for kept in wanted:
+            keeper.entering.pop(kept.ticket.id, None)
+
+
+async def _obtain_free(keeper: Keeper, wanted: Sequence[Kept]) -> int:
     io = keeper.io
     until = io.now() + REQUEST_TIMEOUT
     try:
@@ -140,6 +162,7 @@ async def _wait(
     backoff: Backoff | None = None
     failing_since = math.inf
     keeper.keep(kept)  # waiting tickets are renewed too, or the queue would forget them
+    keeper.entering.pop(ticket.id, None)
     while (now := io.now()) < limit:
         if keeper.closing or not keeper.here:  # while we slept
             keeper.verify()

@@ -91,6 +91,7 @@ def interrupted(moment: int, function: Callable[[], object], *files: str) -> boo
         return trace
 
     tracing = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for that only in the next line
     sys.settrace(trace)
     try:
         function()

@@ -74,7 +74,7 @@ class Simulation(Item):
         return [sys.executable, "-m", self.module, "--seeds", f"{seed}-{last}"]
 
     def result(self, output: str, status: int, seconds: float, seed: int) -> Result:
-        done = re.search(r"^(\d+) schedules in", output, re.MULTILINE)
+        done = re.search(r"^(\d+) schedules\b", output, re.MULTILINE)
         seeds = dict.fromkeys(re.findall(r"^seed (\d+):", output, re.MULTILINE))
         failures = [
             (f"seed {one}", shown(sys.executable, "-m", self.module, "--seed", one, "--trace"))

@@ -111,6 +111,15 @@ def test_a_simulation_is_repeated_by_its_seed() -> None:
     assert again.endswith("-m fencelock.torture.simulate --seed 72 --trace")
 
 
+@pytest.mark.parametrize("item", [item for item in items([]) if isinstance(item, Simulation)])
+def test_schedules_are_counted(item: Simulation) -> None:
+    """By what the simulations really print."""
+    said = subprocess.run(
+        [sys.executable, "-m", item.module, "--seeds", "1-2"], capture_output=True, text=True
+    )
+    assert item.result(said.stdout, said.returncode, 3.0, 1) == Result(2, [])
+
+
 def test_tests_are_repeated_one_by_one() -> None:
     said = (
         "FAILED tests/test_x.py::test_y[a - b] - AssertionError: no\n"

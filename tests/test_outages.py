@@ -119,7 +119,7 @@ async def test_engine_gone_for_long(cell: Cell, fragile: tuple[str, Outage]) -> 
     holder = cell.actor()
     lease = await holder.do(
         lambda: client.lock(
-            cell.name, ttl=4.5, on_lost=lambda _: seen_at.append(clock.now())
+            cell.name, ttl=6, on_lost=lambda _: seen_at.append(clock.now())
         ).acquire()
     )
     with gone():

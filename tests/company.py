@@ -22,7 +22,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder / "journal", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
-    def note(self, *words: object) -> None:
+    def write(self, *words: object) -> None:
         line = " ".join(map(str, (time.monotonic_ns(), os.getpid(), *words)))
         os.write(self._file, f"{line}\n".encode())
 
@@ -31,9 +31,9 @@ def share(client: fencelock.Client, journal: Journal, name: str, locks: list[Any
     """Hold each of some locks for a moment."""
     for kind, lock in locks:
         with lock:
-            journal.note("in", kind)
+            journal.write("in", kind)
             time.sleep(0.003)
-            journal.note("out", kind)
+            journal.write("out", kind)
 
 
 def semaphore(client: fencelock.Client, journal: Journal, name: str, folder: Path) -> None:
@@ -58,9 +58,9 @@ def transact(client: fencelock.Client, journal: Journal, name: str, folder: Path
         for one in names:
             transaction.lock(one)
             time.sleep(0.002)
-        journal.note("in", "both")
+        journal.write("in", "both")
         time.sleep(0.002)
-        journal.note("out", "both")
+        journal.write("out", "both")
 
     for _ in range(4):
         client.transaction(policy, patience=0.1).run(work)
@@ -73,7 +73,7 @@ def once(client: fencelock.Client, journal: Journal, name: str, folder: Path) ->
     guard = SqlGuard()
 
     def charge(lease: fencelock.Lease) -> int:
-        journal.note("begins", lease.fence)
+        journal.write("begins", lease.fence)
         time.sleep(random.random() * 0.1)
         storage = sqlite3.connect(folder / "storage.db", timeout=30)
         with storage:
@@ -87,9 +87,9 @@ def once(client: fencelock.Client, journal: Journal, name: str, folder: Path) ->
 
     def call() -> None:
         try:
-            journal.note("result", client.once(name, charge, ttl=1))
+            journal.write("result", client.once(name, charge, ttl=1))
         except (fencelock.LeaseLost, fencelock.StaleFence) as error:
-            journal.note("error", type(error).__name__)
+            journal.write("error", type(error).__name__)
 
     callers = [threading.Thread(target=call) for _ in range(10)]
     for caller in callers:

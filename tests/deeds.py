@@ -145,20 +145,20 @@ async def locked(client: Any, name: str, body: Body) -> None:
     await done(client.locked(name)(of_face(client, function))())
 
 
-@deed(traits=("sharing",))
+@deed(traits=("supports_sharing",))
 async def read(client: Any, name: str, body: Body) -> None:
     async with inside(client.rwlock(name).read()):
         await body()
 
 
-@deed(traits=("sharing",))
+@deed(traits=("supports_sharing",))
 async def write_then_read(client: Any, name: str, body: Body) -> None:
     async with inside(client.rwlock(name).write()) as lease:
         await done(lease.downgrade())
         await body()
 
 
-@deed(traits=("sharing",))
+@deed(traits=("supports_sharing",))
 async def semaphore(client: Any, name: str, body: Body) -> None:
     async with inside(client.semaphore(name, 3, weight=2)):
         await body()
@@ -231,7 +231,7 @@ async def lead(client: Any, name: str, body: Body) -> None:
     await done(client.election(name, "me").lead(of_face(client, started)))
 
 
-@deed(traits=("notes",), notes=True)
+@deed(traits=("supports_notes",), notes=True)
 async def once(client: Any, name: str, body: Body) -> None:
     async def work() -> None:
         await body()
@@ -239,7 +239,7 @@ async def once(client: Any, name: str, body: Body) -> None:
     await done(client.once(_new(name), of_face(client, work), keep=600, errors=True))
 
 
-@deed(traits=("notes",), notes=True)
+@deed(traits=("supports_notes",), notes=True)
 async def scheduled(client: Any, name: str, body: Body) -> None:
     async def job() -> None:
         await body()

@@ -51,7 +51,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     @rule(contender=CONTENDERS, if_free=st.booleans(), share=SHARES)
     def enter(self, contender: int, if_free: bool, share: Share) -> None:
-        if not self.engine.traits.sharing:
+        if not self.engine.traits.supports_sharing:
             share = ALONE
         ticket = self.ticket(contender, share)
         ours = run(self.engine.enter(ticket, if_free=if_free, timeout=LIMIT))
@@ -109,7 +109,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
 
     def _both(self) -> Any:
         seen = run(self.engine.inspect(self.name, limit=10, timeout=LIMIT))
-        return seen, [*seen.holders, *seen.waiters]
+        return seen, list(seen.contenders)
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):

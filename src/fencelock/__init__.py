@@ -18,7 +18,7 @@ from fencelock.core.errors import (
     WouldDeadlock,
 )
 from fencelock.core.lease import LeaseState
-from fencelock.core.ticket import Contender, Inspection, Owner
+from fencelock.core.ticket import Holder, Inspection, Owner, Waiter
 from fencelock.engines.contract import Traits
 from fencelock.primitives.lease import AsyncLease, Lease
 from fencelock.primitives.lock import AsyncLock, Lock
@@ -57,11 +57,11 @@ __all__ = [
     "AsyncTerm",
     "AsyncTransaction",
     "Client",
-    "Contender",
     "DeadlockVictim",
     "Election",
     "EngineError",
     "FencelockError",
+    "Holder",
     "Inspection",
     "Leader",
     "Lease",
@@ -81,6 +81,7 @@ __all__ = [
     "Transaction",
     "UnsafeEngine",
     "Unsupported",
+    "Waiter",
     "WouldDeadlock",
     "suggest_ttl",
 ]

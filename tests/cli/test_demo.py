@@ -13,7 +13,7 @@ from fencelock.cli.demo.accounts import Ending
 from fencelock.cli.demo.scene import Scene
 from fencelock.cli.demo.verdict import judge
 from fencelock.cli.demo.view import LiveView
-from fencelock.core.ticket import Contender, Inspection, Owner
+from fencelock.core.ticket import Holder, Inspection, Owner, Waiter
 from fencelock.io.clock import now
 from tests.cli.conftest import Cli, Started, gone
 from tests.cli.terminals import on_a_terminal
@@ -181,7 +181,7 @@ def _left_behind(play: Play) -> None:
 
 
 def _still_held(play: Play) -> None:
-    holder = Contender(Owner("host", 1, "ada"), 13, 1.0, 1.0)
+    holder = Holder(Owner("host", 1, "ada"), 13, 1.0, 1.0)
     play.run().left_over = EMPTY._replace(holders=(holder,))
 
 
@@ -213,8 +213,8 @@ def test_the_picture_fits(size: tuple[int, int]) -> None:
     play.scene.started = now() - 10
     for _ in range(20):
         play.scene.tell(now(), "ada", "does something " * 20)
-    holder = Contender(Owner("host", 1, "ada"), 13, 1.0, 1.0)
-    seen = EMPTY._replace(holders=(holder,), waiters=(holder,) * 5, waiting=5)
+    holder = Holder(Owner("host", 1, "ada"), 13, 1.0, 1.0)
+    seen = EMPTY._replace(holders=(holder,), waiters=(Waiter(*holder),) * 5, waiting=5)
     console = Console(width=width, height=height, force_terminal=True)
     with console.capture() as captured:
         console.print(LiveView(console).picture(play.scene, seen, "A title"))

@@ -154,7 +154,7 @@ class Cell:
 
 def lasting(client: Any, ttl: float) -> dict[str, float]:
     """A ttl to ask for, of an engine that has one: `client.lock(name, **lasting(client, 0.5))`."""
-    return {"ttl": ttl} if client.traits.expiring else {}
+    return {"ttl": ttl} if client.traits.leases_expire else {}
 
 
 def act(cell: Cell, coroutine: Any) -> Any:

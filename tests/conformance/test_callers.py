@@ -123,7 +123,7 @@ async def test_a_release_inside_the_body_is_the_release(cell: Cell) -> None:
 
 async def test_a_forked_child_is_refused_and_the_parent_unharmed(cell: Cell) -> None:
     client = cell.client()
-    if not client.traits.shared:
+    if not client.traits.cross_process:
         pytest.skip("trait shared=False: a child process can't meet this engine")
     with Child(cell.face, cell.url) as parent:
         held = parent.call("acquire", name=cell.name, **lasting(client, 10))

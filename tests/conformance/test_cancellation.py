@@ -104,10 +104,10 @@ async def end_a_transaction(client: Any, name: str) -> None:
 
 
 TRAITS = {
-    share: ("sharing",),
-    do_once: ("notes",),
-    wound: ("fifo", "numbered"),
-    detect: ("fifo", "numbered"),
+    share: ("supports_sharing",),
+    do_once: ("supports_notes",),
+    wound: ("fifo", "fenced_while_waiting"),
+    detect: ("fifo", "fenced_while_waiting"),
 }
 
 
@@ -169,7 +169,7 @@ async def test_cancelled_while_being_granted(async_cell: Cell) -> None:
 
 async def test_interrupted_while_waiting(sync_cell: Cell) -> None:
     cell = sync_cell
-    if not cell.client().traits.shared:
+    if not cell.client().traits.cross_process:
         pytest.skip("trait shared=False: a child process can't meet this engine")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())

@@ -18,8 +18,8 @@ LONGEST = 4 * TTL
 
 
 async def test_a_row_of_the_dead_costs_one_ttl(cell: Cell) -> None:
-    cell.needs("expiring")
-    cell.needs("shared")
+    cell.needs("leases_expire")
+    cell.needs("cross_process")
     watched, unwatched = f"{cell.name}:watched", f"{cell.name}:unwatched"
     client = cell.client()
     with Child(cell.face, cell.url) as crowd:

@@ -108,8 +108,8 @@ async def _watch_two_leaders(
 
 
 async def test_a_leader_that_is_stopped_is_replaced(cell: Cell) -> None:
-    cell.needs("expiring")
-    cell.needs("shared")
+    cell.needs("leases_expire")
+    cell.needs("cross_process")
     client = cell.client()
     with Child(cell.face, cell.url) as old:
         async with observing(cell, client.election(cell.name, ttl=60)) as observer:
@@ -130,8 +130,8 @@ async def test_a_leader_that_is_stopped_is_replaced(cell: Cell) -> None:
 
 
 async def test_a_lost_term_is_heard_of_though_the_leader_lives_on(cell: Cell) -> None:
-    cell.needs("expiring")
-    cell.needs("sharing")
+    cell.needs("leases_expire")
+    cell.needs("supports_sharing")
     client, other = cell.client(), cell.client()
     election = client.election(cell.name, "me", ttl=300)
     term = await cell.run(election.campaign)

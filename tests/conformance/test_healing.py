@@ -33,7 +33,7 @@ async def seen_before(cell: Cell, client: Any, folder: Path) -> int:
 
 
 async def test_the_lock_is_taken_again_above_it(cell: Cell, tmp_path: Path) -> None:
-    cell.needs("lifting")
+    cell.needs("accepts_floor")
     client, other = cell.client(), cell.client()
     newest = await seen_before(cell, client, tmp_path)
     guard = guard_of(cell, tmp_path)
@@ -75,7 +75,7 @@ class AsyncHesitant(Hesitant):
 
 async def test_somebody_is_there_first(cell: Cell, tmp_path: Path) -> None:
     """It has to be given back before it is taken again, and those who wait come first."""
-    cell.needs("lifting")
+    cell.needs("accepts_floor")
     cell.needs("fifo")
     client, other = cell.client(), cell.client()
     await seen_before(cell, client, tmp_path)
@@ -92,7 +92,7 @@ async def test_somebody_is_there_first(cell: Cell, tmp_path: Path) -> None:
 
 async def test_an_engine_that_numbers_by_itself_says_so(cell: Cell, tmp_path: Path) -> None:
     client = cell.client()
-    if client.traits.lifting:
+    if client.traits.accepts_floor:
         return
     await seen_before(cell, client, tmp_path)
     with pytest.raises(fencelock.StaleFence) as caught:

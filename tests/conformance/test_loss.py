@@ -16,13 +16,13 @@ TTL = 2.0
 
 @pytest.fixture
 def shared(cell: Cell) -> None:
-    if not cell.client().traits.shared:
+    if not cell.client().traits.cross_process:
         pytest.skip("trait shared=False: a child process can't meet this engine")
 
 
 @pytest.mark.usefixtures("shared")
 async def test_a_killed_holder_is_followed_within_its_ttl(cell: Cell) -> None:
-    cell.needs("expiring")
+    cell.needs("leases_expire")
     client = cell.client()
     with Child(cell.face, cell.url) as holder:
         fence = holder.call("acquire", name=cell.name, ttl=TTL)["fence"]
@@ -42,7 +42,7 @@ async def test_a_killed_holder_is_followed_within_its_ttl(cell: Cell) -> None:
 
 @pytest.mark.usefixtures("shared")
 async def test_a_stopped_holder_learns_of_its_loss_at_once(cell: Cell) -> None:
-    cell.needs("expiring")
+    cell.needs("leases_expire")
     client = cell.client()
     with Child(cell.face, cell.url) as holder:
         fence = holder.call("acquire", name=cell.name, ttl=TTL)["fence"]
@@ -70,7 +70,7 @@ async def test_a_stopped_holder_learns_of_its_loss_at_once(cell: Cell) -> None:
 
 @pytest.mark.usefixtures("shared")
 async def test_a_waiter_that_was_stopped_for_long_joins_again(cell: Cell) -> None:
-    cell.needs("expiring")
+    cell.needs("leases_expire")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     with Child(cell.face, cell.url) as waiter:
@@ -196,13 +196,13 @@ async def test_leases_are_renewed_for_as_long_as_they_are_held(cell: Cell) -> No
 
 
 async def test_renewing_by_hand_with_another_ttl(cell: Cell) -> None:
-    cell.needs("expiring")
+    cell.needs("leases_expire")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=5).acquire())
     await cell.run(lambda: lease.renew(ttl=60))
     assert 5 < lease.remaining() <= 60
     assert lease.ttl == 60
-    assert (await cell.run(lambda: client.inspect(cell.name))).holders[0].expires > 5
+    assert (await cell.run(lambda: client.inspect(cell.name))).holders[0].expires_in > 5
     await cell.run(lambda: lease.renew(ttl=2))
     assert lease.remaining() <= 2
     with pytest.raises(ValueError, match="ttl must be between"):
@@ -227,7 +227,7 @@ async def test_abandoned_is_about_the_one_before_only(cell: Cell) -> None:
 async def test_an_engine_without_expiry_takes_no_ttl(cell: Cell) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
-    if client.traits.expiring:
+    if client.traits.leases_expire:
         assert lease.ttl == 30
         return
     assert lease.ttl == 3 * client.traits.heartbeat

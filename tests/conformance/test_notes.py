@@ -12,7 +12,7 @@ from tests.waiting import soon
 
 
 async def test_a_holder_notes_something_down(cell: Cell) -> None:
-    cell.needs("notes")
+    cell.needs("supports_notes")
     desk = Desk(cell)
     recall, remember = desk.engine.recall, desk.engine.remember
     assert await act(cell, recall(cell.name, timeout=LIMIT)) is None
@@ -31,7 +31,7 @@ async def test_a_holder_notes_something_down(cell: Cell) -> None:
 
 
 async def test_what_was_noted_down_has_its_time(cell: Cell) -> None:
-    cell.needs("notes")
+    cell.needs("supports_notes")
     desk = Desk(cell)
     holder = await desk.joined("holder")
     assert await act(cell, desk.engine.remember(holder, "short", keep=0.5, timeout=LIMIT))

@@ -47,7 +47,7 @@ class Work:
 
 
 async def test_the_first_does_it_and_all_have_the_result(cell: Cell) -> None:
-    cell.needs("notes")
+    cell.needs("supports_notes")
     client, other = cell.client(), cell.client()
     work = Work(cell, {"charged": 42, "für": ["日本", None]}, pauses=True)
     first = cell.actor().start(lambda: client.once(cell.name, work.function))
@@ -61,7 +61,7 @@ async def test_the_first_does_it_and_all_have_the_result(cell: Cell) -> None:
 
 
 async def test_failures_are_tried_again_unless_they_are_to_be_kept(cell: Cell) -> None:
-    cell.needs("notes")
+    cell.needs("supports_notes")
     client = cell.client()
     work = Work(cell, ValueError("no money"))
     for _ in range(2):
@@ -76,7 +76,7 @@ async def test_failures_are_tried_again_unless_they_are_to_be_kept(cell: Cell) -
 
 
 async def test_a_result_that_can_not_be_kept(cell: Cell) -> None:
-    cell.needs("notes")
+    cell.needs("supports_notes")
     client = cell.client()
     work = Work(cell, {1, 2})
     for _ in range(2):
@@ -86,8 +86,8 @@ async def test_a_result_that_can_not_be_kept(cell: Cell) -> None:
 
 
 async def test_whoever_dies_at_it_is_followed(cell: Cell) -> None:
-    cell.needs("notes")
-    cell.needs("shared")
+    cell.needs("supports_notes")
+    cell.needs("cross_process")
     client = cell.client()
     seen: list[bool] = []
 
@@ -107,7 +107,7 @@ async def test_whoever_dies_at_it_is_followed(cell: Cell) -> None:
 
 
 async def test_a_job_runs_once_per_period(cell: Cell) -> None:
-    cell.needs("notes")
+    cell.needs("supports_notes")
     client, other = cell.client(), cell.client()
     work = Work(cell, "ran", pauses=True)
     job = client.scheduled(cell.name, at_most_every=600)(work.function)
@@ -123,7 +123,7 @@ async def test_a_job_runs_once_per_period(cell: Cell) -> None:
 
 
 async def test_the_next_period_begins_and_failures_do_not_count(cell: Cell) -> None:
-    cell.needs("notes")
+    cell.needs("supports_notes")
     client = cell.client()
     failing, work = Work(cell, OSError("disk full")), Work(cell, {1, 2})
     with pytest.raises(OSError, match="disk full"):
@@ -141,7 +141,7 @@ async def test_the_next_period_begins_and_failures_do_not_count(cell: Cell) -> N
 async def test_what_once_must_be_given(cell: Cell) -> None:
     client = cell.client()
     work = Work(cell, 7)
-    if not client.traits.notes:
+    if not client.traits.supports_notes:
         with pytest.raises(fencelock.Unsupported, match="can't note down"):
             await cell.run(lambda: client.once(cell.name, work.function))
         return

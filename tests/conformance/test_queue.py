@@ -113,7 +113,7 @@ async def test_a_newcomer_does_not_overtake_a_waiter(cell: Cell) -> None:
 
 
 async def test_entering_twice_with_one_id_is_entering_once(cell: Cell) -> None:
-    cell.needs("numbered")
+    cell.needs("fenced_while_waiting")
     engine = _engine(cell)
     holder, waiter = ticket(cell), ticket(cell)
     held = await cell.run(lambda: enter(cell, engine, holder))
@@ -130,7 +130,7 @@ async def test_entering_twice_with_one_id_is_entering_once(cell: Cell) -> None:
 
 
 async def test_leaving_twice_is_leaving_once(cell: Cell) -> None:
-    cell.needs("numbered")
+    cell.needs("fenced_while_waiting")
     engine = _engine(cell)
     holder, waiter, last = ticket(cell), ticket(cell), ticket(cell)
     for one in (holder, waiter, last):
@@ -171,8 +171,8 @@ async def test_joining_only_if_free(cell: Cell) -> None:
 
 
 async def test_an_expired_ticket_is_gone_and_comes_back_as_a_new_one(cell: Cell) -> None:
-    cell.needs("expiring")
-    cell.needs("numbered")
+    cell.needs("leases_expire")
+    cell.needs("fenced_while_waiting")
     engine = _engine(cell)
     mortal, heir = ticket(cell, ttl=2.0), ticket(cell)
     first = await cell.run(lambda: enter(cell, engine, mortal))
@@ -187,7 +187,7 @@ async def test_an_expired_ticket_is_gone_and_comes_back_as_a_new_one(cell: Cell)
 
 
 async def test_eviction_passes_the_lock_on(cell: Cell) -> None:
-    cell.needs("numbered")
+    cell.needs("fenced_while_waiting")
     engine = _engine(cell)
     holder, heir = ticket(cell), ticket(cell)
     assert await cell.run(lambda: as_face(cell, engine.evict(cell.name, timeout=30))) is False
@@ -200,7 +200,7 @@ async def test_eviction_passes_the_lock_on(cell: Cell) -> None:
 
 
 async def test_how_a_holder_departs_is_known_to_the_next(cell: Cell) -> None:
-    cell.needs("numbered")
+    cell.needs("fenced_while_waiting")
     engine = _engine(cell)
 
     async def depart(how: Departure) -> Any:
@@ -225,7 +225,7 @@ async def test_how_a_holder_departs_is_known_to_the_next(cell: Cell) -> None:
 
 
 async def test_inspection_shows_everyone_and_no_secret(cell: Cell) -> None:
-    cell.needs("expiring")
+    cell.needs("leases_expire")
     client = cell.client(label="night shift")
     lease = await cell.run(lambda: client.lock(cell.name, ttl=20).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, label="who waits").acquire())
@@ -233,10 +233,10 @@ async def test_inspection_shows_everyone_and_no_secret(cell: Cell) -> None:
     seen = await cell.run(lambda: client.inspect(cell.name))
     (holder,) = seen.holders
     assert (holder.owner.label, holder.fence) == ("night shift", lease.fence)
-    assert 0 <= holder.since < 20
-    assert 0 < holder.expires <= 20
+    assert 0 <= holder.held_for < 20
+    assert 0 < holder.expires_in <= 20
     assert [one.owner.label for one in seen.waiters] == ["who waits"]
-    if client.traits.numbered:
+    if client.traits.fenced_while_waiting:
         assert seen.waiters[0].fence > lease.fence
         assert seen.fence == seen.waiters[0].fence
     assert lease.id not in repr(seen) + repr(lease) + str(seen)

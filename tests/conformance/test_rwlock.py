@@ -12,7 +12,7 @@ from tests.waiting import within
 
 async def test_an_engine_without_sharing_says_so_at_once(cell: Cell) -> None:
     client = cell.client()
-    if client.traits.sharing:
+    if client.traits.supports_sharing:
         assert client.rwlock(cell.name).name == cell.name
         return
     with pytest.raises(fencelock.Unsupported, match="mutex only"):
@@ -22,7 +22,7 @@ async def test_an_engine_without_sharing_says_so_at_once(cell: Cell) -> None:
 
 
 async def test_readers_share_and_a_writer_waits_for_them(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     client, other = cell.client(), cell.client()
     rwlock = client.rwlock(cell.name)
     readers = [await cell.run(rwlock.read().acquire) for _ in range(3)]
@@ -42,7 +42,7 @@ async def test_readers_share_and_a_writer_waits_for_them(cell: Cell) -> None:
 
 
 async def test_a_mutex_is_a_writer(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     client = cell.client()
     reader = await cell.run(client.rwlock(cell.name).read().acquire)
     assert await cell.run(client.lock(cell.name).try_acquire) is None
@@ -53,7 +53,7 @@ async def test_a_mutex_is_a_writer(cell: Cell) -> None:
 
 
 async def test_a_writer_turns_reader(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     client, other = cell.client(), cell.client()
     lease = await cell.run(client.rwlock(cell.name).write().acquire)
     reader = cell.actor().start(other.rwlock(cell.name).read().acquire)
@@ -72,7 +72,7 @@ async def test_a_writer_turns_reader(cell: Cell) -> None:
 
 
 async def test_a_reader_can_not_turn_writer(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     client = cell.client()
     rwlock = client.rwlock(cell.name)
     caller = cell.actor()
@@ -87,8 +87,8 @@ async def test_a_reader_can_not_turn_writer(cell: Cell) -> None:
 
 
 async def test_a_killed_reader_is_forgotten_after_its_ttl(cell: Cell) -> None:
-    cell.needs("sharing")
-    cell.needs("shared")
+    cell.needs("supports_sharing")
+    cell.needs("cross_process")
     client = cell.client()
     living = await cell.run(client.rwlock(cell.name).read().acquire)
     with Child(cell.face, cell.url) as reader:

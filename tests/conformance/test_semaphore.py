@@ -12,7 +12,7 @@ from tests.waiting import soon, within
 
 
 async def test_as_many_hold_as_there_are_permits(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     client, other = cell.client(), cell.client()
     first, second, third = [
         await cell.run(client.semaphore(cell.name, permits=3).acquire) for _ in range(3)
@@ -28,7 +28,7 @@ async def test_as_many_hold_as_there_are_permits(cell: Cell) -> None:
 
 
 async def test_several_permits_at_once(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     client = cell.client()
     caller = cell.actor()
     two = await caller.do(client.semaphore(cell.name, permits=3, weight=2).acquire)
@@ -47,7 +47,7 @@ async def test_several_permits_at_once(cell: Cell) -> None:
 async def test_another_number_of_permits_is_noticed(
     cell: Cell, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     client, other = cell.client(), cell.client()
     lease = await cell.run(client.semaphore(cell.name, permits=3).acquire)
     with caplog.at_level(logging.WARNING, "fencelock"):
@@ -58,8 +58,8 @@ async def test_another_number_of_permits_is_noticed(
 
 
 async def test_the_permit_of_a_killed_holder_is_free_after_its_ttl(cell: Cell) -> None:
-    cell.needs("sharing")
-    cell.needs("shared")
+    cell.needs("supports_sharing")
+    cell.needs("cross_process")
     client = cell.client()
     await cell.run(client.semaphore(cell.name, permits=2).acquire)
     with Child(cell.face, cell.url) as child:
@@ -71,7 +71,7 @@ async def test_the_permit_of_a_killed_holder_is_free_after_its_ttl(cell: Cell) -
 
 
 async def test_what_a_semaphore_must_be_given(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     client = cell.client()
     for permits in (0, -1, 2.0, True, "3", 2**31, None):
         with pytest.raises(ValueError, match="permits must be a whole number"):

@@ -51,7 +51,7 @@ async def test_nothing_is_held_if_one_can_not_be_had(cell: Cell) -> None:
 
 
 async def test_it_begins_anew_if_one_is_lost_while_another_is_waited_for(cell: Cell) -> None:
-    cell.needs("expiring")
+    cell.needs("leases_expire")
     client, other = cell.client(), cell.client()
     first, second = f"{cell.name}:a", f"{cell.name}:b"
     obstacle = await cell.run(other.lock(second).acquire)

@@ -60,7 +60,7 @@ class Desk:
 
 
 async def test_readers_share_and_writers_hold_alone(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     desk = Desk(cell)
     a = await desk.joined("a", READING)
     b = await desk.joined("b", READING)
@@ -80,7 +80,7 @@ async def test_readers_share_and_writers_hold_alone(cell: Cell) -> None:
 
 
 async def test_a_semaphore_has_so_many_permits(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     desk = Desk(cell)
     a = await desk.joined("a", Share.of(3))
     b = await desk.joined("b", Share.of(3, 2))
@@ -99,7 +99,7 @@ async def test_a_semaphore_has_so_many_permits(cell: Cell) -> None:
 
 
 async def test_groups_do_not_mix(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     desk = Desk(cell)
     three = await desk.joined("three", Share.of(3))
     nine = await desk.joined("nine", Share.of(9))
@@ -115,7 +115,7 @@ async def test_groups_do_not_mix(cell: Cell) -> None:
 
 
 async def test_one_that_gives_up_waiting_lets_those_behind_it_in(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     desk = Desk(cell)
     await desk.joined("a", READING)
     writer = await desk.joined("writer")
@@ -128,7 +128,7 @@ async def test_one_that_gives_up_waiting_lets_those_behind_it_in(cell: Cell) -> 
 
 
 async def test_everyone_whom_a_release_admits_is_told(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     cell.needs("push")
     desk = Desk(cell)
     writer = await desk.joined("writer")
@@ -141,8 +141,8 @@ async def test_everyone_whom_a_release_admits_is_told(cell: Cell) -> None:
 
 
 async def test_a_permit_of_the_dead_is_free_after_its_ttl(cell: Cell) -> None:
-    cell.needs("sharing")
-    cell.needs("expiring")
+    cell.needs("supports_sharing")
+    cell.needs("leases_expire")
     desk = Desk(cell)
     await desk.joined("a", Share.of(2))
     mortal = await desk.joined("mortal", Share.of(2), ttl=2.0)
@@ -161,8 +161,8 @@ async def test_a_permit_of_the_dead_is_free_after_its_ttl(cell: Cell) -> None:
 
 
 async def test_a_dead_waiter_does_not_hold_up_those_behind_it(cell: Cell) -> None:
-    cell.needs("sharing")
-    cell.needs("expiring")
+    cell.needs("supports_sharing")
+    cell.needs("leases_expire")
     desk = Desk(cell)
     await desk.joined("a", READING)
     await desk.joined("dead writer", ttl=2.0)
@@ -179,7 +179,7 @@ async def test_a_dead_waiter_does_not_hold_up_those_behind_it(cell: Cell) -> Non
 
 
 async def test_one_that_holds_alone_may_share_from_now_on_but_never_goes_back(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     desk = Desk(cell)
     a = await desk.joined("a")
     b = await desk.joined("b", READING)
@@ -198,7 +198,7 @@ async def test_one_that_holds_alone_may_share_from_now_on_but_never_goes_back(ce
 
 
 async def test_who_shares_neither_abandons_nor_excuses(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     desk = Desk(cell)
     reader = await desk.joined("reader", READING)
     await desk.leave(reader, Departure.LOST)
@@ -214,7 +214,7 @@ async def test_who_shares_neither_abandons_nor_excuses(cell: Cell) -> None:
 
 
 async def test_all_who_hold_are_evicted(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     desk = Desk(cell)
     readers = [await desk.joined(f"{number}", READING) for number in range(3)]
     await desk.joined("writer")
@@ -224,7 +224,7 @@ async def test_all_who_hold_are_evicted(cell: Cell) -> None:
 
 
 async def test_listings_show_who_shares(cell: Cell) -> None:
-    cell.needs("sharing")
+    cell.needs("supports_sharing")
     desk = Desk(cell)
     await desk.joined("a", Share.of(5, 2))
     await desk.joined("b", Share.of(5, 4))
@@ -235,7 +235,7 @@ async def test_listings_show_who_shares(cell: Cell) -> None:
 
 
 async def test_a_fence_is_lifted_above_what_somebody_has_seen(cell: Cell) -> None:
-    cell.needs("lifting")
+    cell.needs("accepts_floor")
     desk = Desk(cell)
     first = desk.ticket("first")
     before = await desk.enter(first)
@@ -252,7 +252,7 @@ async def test_a_fence_is_lifted_above_what_somebody_has_seen(cell: Cell) -> Non
 async def test_a_repeat_replaces_the_owner(cell: Cell) -> None:
     desk = Desk(cell)
     holder = await desk.joined("before")
-    owner = holder.owner._replace(label="after", note="10.0.0.7:8080 " + "é" * 400)
+    owner = holder.owner._replace(label="after", data="10.0.0.7:8080 " + "é" * 400)
     assert (await desk.enter(holder._replace(owner=owner))).place is Place.ADMITTED
     seen = await act(cell, desk.engine.inspect(cell.name, limit=0, timeout=LIMIT))
     assert [one.owner for one in seen.holders] == [owner]
@@ -265,7 +265,7 @@ async def test_one_who_is_parked_can_be_roused(cell: Cell) -> None:
     parked = desk.park(waiter)
 
     async def back() -> bool:
-        desk.engine.rouse(waiter)  # it may not be parked yet
+        desk.engine.interrupt(waiter)  # it may not be parked yet
         await asyncio.sleep(0.02)
         return parked.done()
 

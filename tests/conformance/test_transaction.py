@@ -17,7 +17,7 @@ WITH_A_QUEUE = ("wait-die", "wound-wait", "detect")
 
 
 def policies(client: Any) -> tuple[str, ...]:
-    queue = client.traits.numbered and client.traits.fifo
+    queue = client.traits.fenced_while_waiting and client.traits.fifo
     return (*WITH_A_QUEUE, "timeout") if queue else ("timeout",)
 
 
@@ -175,5 +175,5 @@ async def test_those_without_a_transaction_are_waited_for(cell: Cell) -> None:
     await cell.run(obstacle.release)
     fences = await asyncio.wait_for(waiting, 60)
     assert fences[1] > obstacle.fence
-    if client.traits.fifo and client.traits.numbered:
+    if client.traits.fifo and client.traits.fenced_while_waiting:
         assert party.victims == []

@@ -99,7 +99,7 @@ async def test_two_callers_may_share_one_lock_object(cell: Cell) -> None:
 
 
 async def test_waiting_tickets_are_renewed(cell: Cell) -> None:
-    cell.needs("numbered")
+    cell.needs("fenced_while_waiting")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=30).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=3).acquire())
@@ -113,8 +113,8 @@ async def test_waiting_tickets_are_renewed(cell: Cell) -> None:
 
 
 async def test_a_dead_waiter_delays_the_next_by_no_more_than_its_ttl(cell: Cell) -> None:
-    cell.needs("expiring")
-    if not cell.client().traits.shared:
+    cell.needs("leases_expire")
+    if not cell.client().traits.cross_process:
         pytest.skip("trait shared=False: a process that dies takes this engine along")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
@@ -130,7 +130,9 @@ async def test_a_dead_waiter_delays_the_next_by_no_more_than_its_ttl(cell: Cell)
         await cell.run(lease.release)
         next_lease = await within(heir)
     assert next_lease.fence > lease.fence
-    if client.traits.numbered:  # it had its place, and held the lock when that was found empty
+    if (
+        client.traits.fenced_while_waiting
+    ):  # it had its place, and held the lock when that was found empty
         assert next_lease.abandoned
 
 

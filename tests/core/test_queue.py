@@ -116,7 +116,7 @@ def test_a_dead_waiter_does_not_hold_up_the_next(queue: TicketQueue) -> None:
 def test_renewing_extends_and_another_ttl_counts_from_then_on(queue: TicketQueue) -> None:
     queue.enter(ticket("a"), 0.0)
     queue.renew(ticket("a", ttl=20.0), 5.0)
-    assert queue.inspect(5.0, 0).holders[0].expires == pytest.approx(20.0)
+    assert queue.inspect(5.0, 0).holders[0].expires_in == pytest.approx(20.0)
     assert queue.renew(ticket("a", ttl=20.0), 24.0).place is Place.ADMITTED
 
 
@@ -125,7 +125,7 @@ def test_a_late_request_with_a_shorter_ttl_takes_no_time_away(queue: TicketQueue
     queue.renew(ticket("a", ttl=1.0), 1.0)
     queue.enter(ticket("a", ttl=1.0), 2.0)
     assert queue.standing("a", 3.0).place is Place.ADMITTED
-    assert queue.inspect(3.0, 0).holders[0].expires == pytest.approx(57.0)
+    assert queue.inspect(3.0, 0).holders[0].expires_in == pytest.approx(57.0)
 
 
 def test_fences_grow_although_memory_was_lost() -> None:
@@ -283,8 +283,8 @@ def test_inspecting(queue: TicketQueue) -> None:
     assert [waiter.owner.label for waiter in seen.waiters] == ["b", "c"]
     assert seen.waiting == 3
     assert seen.fence == queue.fence
-    assert (seen.holders[0].since, seen.holders[0].expires) == pytest.approx((4.0, 6.0))
-    assert (seen.waiters[0].since, seen.waiters[0].expires) == pytest.approx((3.0, 7.0))
+    assert (seen.holders[0].held_for, seen.holders[0].expires_in) == pytest.approx((4.0, 6.0))
+    assert (seen.waiters[0].waiting_for, seen.waiters[0].expires_in) == pytest.approx((3.0, 7.0))
     assert not seen.abandoned
 
 

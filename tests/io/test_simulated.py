@@ -369,7 +369,7 @@ def test_running_until_a_moment(world: World) -> None:
     async def tick() -> None:
         while True:
             await io.sleep(1.0)
-            world.note("p", "tick")
+            world.log("p", "tick")
 
     io.spawn(tick(), "ticking")
     world.run(until=START + 10.5)
@@ -406,7 +406,7 @@ def scramble(seed: int) -> list[str]:
     async def run(io: SimulatedIO, name: str) -> None:
         for _ in range(10):
             await io.sleep(io.random.choice((0.0, 0.0, 0.01)))
-            world.note(io.name, name)
+            world.log(io.name, name)
 
     for io in ios:
         for name in "abc":

@@ -30,7 +30,7 @@ class ScriptedNetwork(Network):
         self.open_replies: list[_Reply] = []
 
     def send(self, engine: FaultyEngine, what: str, deed: Deed[Any], reply: _Reply) -> None:
-        self.world.note(engine.io.name, f"sends {what}")
+        self.world.log(engine.io.name, f"sends {what}")
         self.open_replies.append(reply)
         late = self.request(what) or 0.0
         if self._passes(engine) and late < 1e9:

@@ -67,7 +67,7 @@ def test_a_dead_holder_is_followed_when_its_ttl_has_passed(stage: Stage, heirs_t
     stage.start(holder, hold())
     task = stage.start(heir, follow())
     stage.run(until=5.0)
-    expires = stage.now + stage.seen().holders[0].expires
+    expires = stage.now + stage.seen().holders[0].expires_in
     holder.io.crash()
     stage.run(until=30.0)
     assert expires <= task.result <= expires + PROMPT
@@ -94,7 +94,7 @@ def test_a_dead_waiter_delays_the_next_by_its_ttl(stage: Stage) -> None:
     stage.start(ghost, haunt())
     task = stage.start(heir, follow())
     stage.run(until=5.0)
-    expires = stage.now + stage.seen().waiters[0].expires
+    expires = stage.now + stage.seen().waiters[0].expires_in
     ghost.io.crash()
     stage.run(until=30.0)
     assert expires <= task.result <= expires + PROMPT

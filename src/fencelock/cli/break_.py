@@ -10,7 +10,7 @@ from fencelock.cli import exits
 from fencelock.cli.listing import duration, holder_json
 from fencelock.cli.messages import printable, say
 from fencelock.cli.options import json_option, name_argument, open_client, url_option
-from fencelock.core.ticket import Contender
+from fencelock.core.ticket import Holder
 
 
 @click.command(
@@ -55,10 +55,10 @@ def break_(context: click.Context, name: str, yes: bool, as_json: bool, url: str
         context.exit(exits.CONFLICT)
 
 
-def _agreed(name: str, holder: Contender) -> bool:
+def _agreed(name: str, holder: Holder) -> bool:
     question = (
         f"Take {name!r} from {printable(str(holder.owner))}, "
-        f"who has held it for {duration(holder.since)}?"
+        f"who has held it for {duration(holder.held_for)}?"
     )
     try:
         return click.confirm(question, err=True)

@@ -13,7 +13,7 @@ import click
 from fencelock.cli.messages import printable
 from fencelock.cli.options import json_option, name_argument, open_client, url_option
 from fencelock.cli.tables import print_table
-from fencelock.core.ticket import READING, Contender, Inspection
+from fencelock.core.ticket import READING, Contender, Holder, Inspection, Waiter
 
 
 @click.command(
@@ -79,13 +79,13 @@ def show(name: str, limit: int, as_json: bool, url: str | None) -> None:
 def _describe(seen: Inspection) -> list[str]:
     lines = [seen.name]
     for holder in seen.holders:
-        since = datetime.now() - timedelta(seconds=holder.since)
+        since = datetime.now() - timedelta(seconds=holder.held_for)
         lines += [
             f"  held by     {_who(holder)}",
-            f"  since       {since:%Y-%m-%d %H:%M:%S} ({duration(holder.since)} ago)",
+            f"  since       {since:%Y-%m-%d %H:%M:%S} ({duration(holder.held_for)} ago)",
             f"  fence       {holder.fence}",
-            f"  expires in  {duration(holder.expires)} unless renewed"
-            if holder.expires < math.inf
+            f"  expires in  {duration(holder.expires_in)} unless renewed"
+            if holder.expires_in < math.inf
             else "  expires     never: it ends with its connection",
         ]
     if not seen.holders:
@@ -112,8 +112,8 @@ def _cells(contender: Contender) -> tuple[str, ...]:
     return (
         _who(contender),
         str(contender.fence),
-        duration(contender.since),
-        duration(contender.expires),
+        duration(contender.held_for if isinstance(contender, Holder) else contender.waiting_for),
+        duration(contender.expires_in),
     )
 
 
@@ -137,18 +137,18 @@ def _summary(seen: Inspection) -> dict[str, Any]:
     }
 
 
-def holder_json(contender: Contender) -> dict[str, Any]:
+def holder_json(holder: Holder) -> dict[str, Any]:
     """A holder, for programs."""
-    since = datetime.now(UTC) - timedelta(seconds=contender.since)
+    since = datetime.now(UTC) - timedelta(seconds=holder.held_for)
     return {
-        **_contender(contender),
+        **_contender(holder),
         "since": since.isoformat(timespec="milliseconds"),
-        "held_for": round(contender.since, 3),
+        "held_for": round(holder.held_for, 3),
     }
 
 
-def _waiter(contender: Contender) -> dict[str, Any]:
-    return {**_contender(contender), "waiting_for": round(contender.since, 3)}
+def _waiter(waiter: Waiter) -> dict[str, Any]:
+    return {**_contender(waiter), "waiting_for": round(waiter.waiting_for, 3)}
 
 
 def _contender(contender: Contender) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _contender(contender: Contender) -> dict[str, Any]:
         "pid": owner.pid,
         "label": owner.label,
         "fence": contender.fence,
-        "expires_in": round(contender.expires, 3) if contender.expires < math.inf else None,
+        "expires_in": round(contender.expires_in, 3) if contender.expires_in < math.inf else None,
         "share": contender.share._asdict() if contender.share.group else None,
     }
 

@@ -50,7 +50,7 @@ def migrate(
     Exit code 1: some were still in use when the time was up.
     """
     with open_client(url) as old, open_client(target) as new:
-        if not new.traits.lifting:
+        if not new.traits.accepts_floor:
             say(
                 "the new engine numbers by itself, and its fences would begin low: storage that checks "
                 "fences would refuse every new holder. Nothing was done"

@@ -92,5 +92,5 @@ def open_client(url: str | None) -> Client:
 
 def must_be_shared(traits: Traits) -> None:
     """A lock that no other process can see would keep nobody out."""
-    if not traits.shared:
+    if not traits.cross_process:
         raise click.UsageError("this engine lives in one process only: use another --url.")

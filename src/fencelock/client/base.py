@@ -204,7 +204,7 @@ class BaseClient(Generic[L, K, A, X, E]):
             check_name(name),
             self._ttl if ttl is None else self._check_ttl(ttl),
             timeout,
-            owner._replace(note=note) if note else owner,
+            owner._replace(data=note) if note else owner,
             reentrant,
             on_lost,
             guard,
@@ -251,7 +251,7 @@ class BaseClient(Generic[L, K, A, X, E]):
         return locks
 
     def _share(self) -> None:
-        if not self.traits.sharing:
+        if not self.traits.supports_sharing:
             raise Unsupported(NO_SHARING)
 
     async def _inspect(self, name: str, limit: int) -> Inspection:

@@ -25,14 +25,14 @@ class Stamp(NamedTuple):
     age: int
     """0 on its first ticket, whose fence is the age."""
 
-    def note(self) -> str:
-        """As a ticket's owner has it in its note."""
+    def pack(self) -> str:
+        """As `Owner.data` of the ticket has it."""
         return f"{_WORD} {self.id} {self.attempt} {self.age}"
 
     @classmethod
     def of(cls, contender: Contender) -> Stamp | None:
         """The transaction behind a ticket; None if there is none."""
-        match contender.owner.note.split(" "):
+        match contender.owner.data.split(" "):
             case [word, id, attempt, age] if word == _WORD:
                 return cls(id, int(attempt), int(age) or contender.fence)
         return None
@@ -44,7 +44,7 @@ class Stamp(NamedTuple):
 
 def ahead(seen: Inspection, fence: int) -> list[tuple[Contender, Stamp]]:
     """The transactions that stand ahead of a fence. All others end by themselves."""
-    stamped = ((one, Stamp.of(one)) for one in (*seen.holders, *seen.waiters) if one.fence < fence)
+    stamped = ((one, Stamp.of(one)) for one in seen.contenders if one.fence < fence)
     return [(one, stamp) for one, stamp in stamped if stamp is not None]
 
 

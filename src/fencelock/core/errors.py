@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fencelock.core.ticket import Contender
+from fencelock.core.ticket import Holder
 
 Outcome = Literal["not applied", "unknown"]
 
@@ -51,7 +51,7 @@ class LockTimeout(FencelockError, TimeoutError):
     `holder` is who held it then, if the engine could still tell.
     """
 
-    def __init__(self, message: str, *, name: str, holder: Contender | None = None) -> None:
+    def __init__(self, message: str, *, name: str, holder: Holder | None = None) -> None:
         super().__init__(message, name=name)
         self.holder = holder
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fencelock.core.admission import fits
-from fencelock.core.ticket import Contender, Departure, Inspection, Place, Standing, Ticket
+from fencelock.core.ticket import Departure, Holder, Inspection, Place, Standing, Ticket, Waiter
 
 
 @dataclass(slots=True)
@@ -81,11 +81,17 @@ class TicketQueue:
     def inspect(self, now: float, limit: int) -> Inspection:
         """Who holds and who waits; the first `limit` waiters are listed."""
         self._settle(now)
-        entries = self._entries.values()
-        holders = tuple(_seen(entry, now) for entry in entries if entry.admitted_at is not None)
-        waiters = tuple(_seen(entry, now) for entry in entries if entry.admitted_at is None)
+        holders: list[Holder] = []
+        waiters: list[Waiter] = []
+        for entry in self._entries.values():
+            owner, share, left = entry.ticket.owner, entry.ticket.share, entry.expires - now
+            if entry.admitted_at is not None:
+                holders.append(Holder(owner, entry.fence, now - entry.admitted_at, left, share))
+            else:
+                waiters.append(Waiter(owner, entry.fence, now - entry.joined, left, share))
+        shown = tuple(waiters[:limit])
         return Inspection(
-            self.name, holders, waiters[:limit], len(waiters), self.fence, self.abandoned
+            self.name, tuple(holders), shown, len(waiters), self.fence, self.abandoned
         )
 
     def remember(self, ticket: Ticket, text: str, keep: float, now: float) -> bool:
@@ -150,9 +156,3 @@ class TicketQueue:
         near = ahead[-1:] if ahead[-1].admitted_at is None else ahead
         first = min(other.expires for other in near)
         return Standing(Place.WAITING, entry.fence, recheck=max(0.0, first - now))
-
-
-def _seen(entry: _Entry, now: float) -> Contender:
-    since = entry.joined if entry.admitted_at is None else entry.admitted_at
-    ticket = entry.ticket
-    return Contender(ticket.owner, entry.fence, now - since, entry.expires - now, ticket.share)

@@ -38,8 +38,8 @@ class Owner(NamedTuple):
     host: str
     pid: int
     label: str = ""
-    note: str = ""
-    """What else the others should know, such as the address of a leader."""
+    data: str = ""
+    """Text for other clients: the value of a leader, the stamp of a transaction."""
 
     def __str__(self) -> str:
         place = f"pid {self.pid} on {self.host}"
@@ -47,13 +47,13 @@ class Owner(NamedTuple):
 
     def pack(self) -> str:
         """One line for an engine to store; hosts contain no spaces, and labels no tabs."""
-        return f"{self.host} {self.pid} {self.label}" + (f"\t{self.note}" if self.note else "")
+        return f"{self.host} {self.pid} {self.label}" + (f"\t{self.data}" if self.data else "")
 
     @classmethod
     def unpack(cls, text: str) -> Owner:
         host, pid, rest = text.split(" ", 2)
-        label, _, note = rest.partition("\t")
-        return cls(host, int(pid), label, note)
+        label, _, data = rest.partition("\t")
+        return cls(host, int(pid), label, data)
 
 
 class Ticket(NamedTuple):
@@ -113,27 +113,47 @@ class Standing(NamedTuple):
     """Seconds until one ahead would expire: look again then, if nothing was heard."""
 
 
-class Contender(NamedTuple):
-    """One ticket as people may see it: without its id."""
+class Holder(NamedTuple):
+    """A ticket that holds a name, as people may see it: without its id."""
 
     owner: Owner
     fence: int
-    since: float
-    """Seconds since it was admitted (a holder) or joined the queue (a waiter)."""
-    expires: float
+    held_for: float
+    """Seconds since the engine admitted it."""
+    expires_in: float
     """Seconds until it expires unless renewed."""
     share: Share = ALONE
+
+
+class Waiter(NamedTuple):
+    """A ticket that waits for a name, as people may see it: without its id."""
+
+    owner: Owner
+    fence: int
+    waiting_for: float
+    """Seconds since it joined the queue."""
+    expires_in: float
+    """Seconds until it expires unless renewed."""
+    share: Share = ALONE
+
+
+Contender = Holder | Waiter
 
 
 class Inspection(NamedTuple):
     """Who holds a name and who waits for it, at one moment."""
 
     name: str
-    holders: tuple[Contender, ...]
-    waiters: tuple[Contender, ...]
+    holders: tuple[Holder, ...]
+    waiters: tuple[Waiter, ...]
     waiting: int
     """How many wait in all: `waiters` may show only the first of them."""
     fence: int
     """The newest fence handed out, 0 if none is remembered."""
     abandoned: bool
     """The last one that held alone did not release."""
+
+    @property
+    def contenders(self) -> tuple[Contender, ...]:
+        """The holders, then the waiters, in the order of the queue."""
+        return *self.holders, *self.waiters

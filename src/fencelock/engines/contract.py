@@ -51,20 +51,20 @@ class Traits(NamedTuple):
     fifo: bool = True
     push: bool = True
     """Whether a waiter is woken by the release itself."""
-    sharing: bool = False
+    supports_sharing: bool = False
     """Whether tickets of one group can hold together, as readers and the holders of a semaphore do."""
-    notes: bool = False
+    supports_notes: bool = False
     """Whether it can note something down for a name that outlives those who hold it."""
-    lifting: bool = True
+    accepts_floor: bool = True
     """Whether a newcomer's fence can be lifted above a given one, or the engine numbers by itself."""
-    shared: bool = True
+    cross_process: bool = True
     """Whether two processes that open the same URL meet."""
-    unwatched: float = 0.0
+    max_overstay: float = 0.0
     """Seconds that a dead ticket may outlive its ttl if nobody watched it."""
     heartbeat: float | None = None
     """If set, nothing expires: a lock lasts as long as its connection, which is asked this often, in
     seconds, whether it lives. A stopped holder keeps the lock."""
-    numbered: bool = True
+    fenced_while_waiting: bool = True
     """Whether those who wait have their fence already. If not, they wait in a queue of the server's own:
     the fence comes with the admission, and of that they hear a moment later."""
     condition: str = ""
@@ -72,7 +72,7 @@ class Traits(NamedTuple):
     as". Empty if on nothing else, and for *efficiency*."""
 
     @property
-    def expiring(self) -> bool:
+    def leases_expire(self) -> bool:
         """Whether a ticket that is not renewed ends by itself."""
         return self.heartbeat is None
 
@@ -101,7 +101,7 @@ class Engine(ABC):
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         """Join the queue and learn where one stands; if already in it, renew and look again.
 
-        A newcomer gets a fence above all earlier ones of this name and, if the engine is `lifting`, above
+        A newcomer gets a fence above all earlier ones of this name and, if the engine accepts a floor, above
         the ticket's floor. With `if_free` it joins only if it is admitted at once, else the answer is
         REFUSED. Expired tickets ahead are taken out. A ttl that it can't keep is
         `Unsupported`, with the longest one that it can; then the ticket did not join.
@@ -151,7 +151,7 @@ class Engine(ABC):
     def unpark(self, ticket: Ticket) -> None:  # noqa: B027 - many engines keep nothing
         """Drop what `enter` kept for a `park` that will not come. Never blocks."""
 
-    def rouse(self, ticket: Ticket) -> None:  # noqa: B027 - whose park looks often needs none
+    def interrupt(self, ticket: Ticket) -> None:  # noqa: B027 - whose park looks often needs none
         """Make a `park` of this client come back soon: with None, or an `EngineError` if it must be.
 
         Called from any thread, never blocks, and does nothing if nobody parks with this ticket.
@@ -161,7 +161,7 @@ class Engine(ABC):
         """Note something down for a name, for so many seconds by the engine's clock; replaces what was there.
 
         Only if this ticket holds the name at that moment, else False and nothing is changed. For engines
-        with the trait `notes`; so is `recall`.
+        with the trait `supports_notes`; so is `recall`.
         """
         raise NotImplementedError
 

@@ -57,9 +57,9 @@ class MemoryEngine(Engine):
         guarantee="correctness",
         fencing="a counter and the process's clock; nothing outlives the process",
         clock="the process's own",
-        sharing=True,
-        notes=True,
-        shared=False,
+        supports_sharing=True,
+        supports_notes=True,
+        cross_process=False,
         condition="all who want the lock are in this process",
     )
 
@@ -100,7 +100,7 @@ class MemoryEngine(Engine):
     def unpark(self, ticket: Ticket) -> None:
         self._store.parked.pop(ticket.id, None)
 
-    def rouse(self, ticket: Ticket) -> None:
+    def interrupt(self, ticket: Ticket) -> None:
         event = self._store.parked.get(ticket.id)
         if event is not None:
             event.set()

@@ -108,8 +108,8 @@ class RoutedEngine(Engine):
     def unpark(self, ticket: Ticket) -> None:
         self.part_of(ticket.name).unpark(ticket)
 
-    def rouse(self, ticket: Ticket) -> None:
-        self.part_of(ticket.name).rouse(ticket)
+    def interrupt(self, ticket: Ticket) -> None:
+        self.part_of(ticket.name).interrupt(ticket)
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         return await self.part_of(ticket.name).remember(ticket, text, keep=keep, timeout=timeout)
@@ -148,12 +148,12 @@ def _least(engines: list[Engine]) -> Traits:
     return weakest._replace(
         fifo=all(one.fifo for one in traits),
         push=all(one.push for one in traits),
-        sharing=all(one.sharing for one in traits),
-        notes=all(one.notes for one in traits),
-        lifting=all(one.lifting for one in traits),
-        shared=all(one.shared for one in traits),
-        numbered=all(one.numbered for one in traits),
-        unwatched=max(one.unwatched for one in traits),
+        supports_sharing=all(one.supports_sharing for one in traits),
+        supports_notes=all(one.supports_notes for one in traits),
+        accepts_floor=all(one.accepts_floor for one in traits),
+        cross_process=all(one.cross_process for one in traits),
+        fenced_while_waiting=all(one.fenced_while_waiting for one in traits),
+        max_overstay=max(one.max_overstay for one in traits),
         fencing="; ".join(dict.fromkeys(one.fencing for one in traits)),
         clock="; ".join(dict.fromkeys(one.clock for one in traits)),
         condition=_conditions(traits) if weakest.guarantee == "correctness" else "",

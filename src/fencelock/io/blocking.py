@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import types
 from collections.abc import Callable, Coroutine, Generator
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fencelock.io import clock
 from fencelock.io.contract import IO, Event, Task
 from fencelock.io.process import Origin
 
+P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -46,6 +49,27 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     _idle.append(runner)
     result: T = answer[0]
     return result
+
+
+def blocking(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], T]:
+    """The blocking face of an async method, with its name, arguments and docstring.
+
+    The async class has the code, and declares `self` as the base that both classes share:
+
+        class AsyncClient(BaseClient):
+            async def names(self: BaseClient, pattern: str = "*") -> list[str]: ...
+
+        class Client(BaseClient):
+            names = blocking(AsyncClient.names)
+    """
+
+    @functools.wraps(method)
+    def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(method(self, *args, **kwargs))
+
+    return face
 
 
 class _Event:

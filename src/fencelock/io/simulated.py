@@ -213,7 +213,7 @@ class World:
         """Do something in a while."""
         return self.at(self.time + seconds, act)
 
-    def note(self, who: str, what: str) -> None:
+    def log(self, who: str, what: str) -> None:
         """Add a line to the trace."""
         self.trace.append((self.time, who, what))
 

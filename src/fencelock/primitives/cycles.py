@@ -54,7 +54,7 @@ class Detect(Policy):
 
     async def _put_up(self, kept: Kept) -> None:
         note = f"{kept.fence} {kept.ticket.name}"
-        owner = kept.ticket.owner._replace(note=note)
+        owner = kept.ticket.owner._replace(data=note)
         ticket = Ticket(_signpost_of(self._transaction.id), new_id(), kept.ticket.ttl, owner)
         self._signpost = signpost = Kept(ticket, object(), kept.flexible)
         self.undo.append(signpost)
@@ -66,7 +66,7 @@ class Detect(Policy):
         """The circle that this transaction stands in, itself first; empty if there is none."""
         ticket = kept.ticket
         start = Waiting(
-            ticket.owner._replace(note=""), ticket.name, self._transaction.stamp._replace(attempt=0)
+            ticket.owner._replace(data=""), ticket.name, self._transaction.stamp._replace(attempt=0)
         )
         paths = [([start], kept.fence)]
         visited = {start.stamp.id}
@@ -81,9 +81,9 @@ class Detect(Policy):
                 visited.add(stamp.id)
                 signs = (await self._inspect(_signpost_of(stamp.id))).holders
                 if signs:
-                    number, _, name = signs[0].owner.note.partition(" ")
+                    number, _, name = signs[0].owner.data.partition(" ")
                     step = Waiting(
-                        contender.owner._replace(note=""), name, stamp._replace(attempt=0)
+                        contender.owner._replace(data=""), name, stamp._replace(attempt=0)
                     )
                     paths.append(([*path, step], int(number)))
         return []

@@ -85,7 +85,7 @@ class _BaseTerm(BaseLease):
     async def _announce(self, undo: list[Undo]) -> None:
         """Wake the observers, and stand on the bell until there is something new."""
         keeper, term = self._keeper, self._kept.ticket
-        ticket = Ticket(self._bell, new_id(), term.ttl, term.owner._replace(note=""))
+        ticket = Ticket(self._bell, new_id(), term.ttl, term.owner._replace(data=""))
         kept = Kept(ticket, object(), self._kept.flexible)
         undo.append(kept)
         before, self._standing = self._standing, kept
@@ -172,7 +172,7 @@ class BaseElection(Blocks[T]):
         if not seen.holders:
             return None
         holder = seen.holders[0]
-        return Leader(holder.owner.note, holder.fence, holder.owner._replace(note=""))
+        return Leader(holder.owner.data, holder.fence, holder.owner._replace(data=""))
 
     async def _proclaim(self, value: str, undo: list[Undo]) -> None:
         self._value = check_value(value)
@@ -180,7 +180,7 @@ class BaseElection(Blocks[T]):
         if (
             term is not None and not term._left
         ):  # else it will be said when this candidate is elected
-            owner = term.owner._replace(note=value)
+            owner = term.owner._replace(data=value)
             await term._enter_again(term._kept.ticket._replace(owner=owner))
             await term._announce(undo)
 
@@ -193,7 +193,7 @@ class BaseElection(Blocks[T]):
         """Wait until somebody else leads, the leader says something else, or nobody leads."""
         keeper = self._keeper
         pause = Backoff(_SOON, self._ttl * RENEW_AT, keeper.io.random)
-        share = READING if keeper.engine.traits.sharing else ALONE
+        share = READING if keeper.engine.traits.supports_sharing else ALONE
 
         async def look(_: Kept) -> float:
             leader = await self._leader()

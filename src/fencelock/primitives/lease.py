@@ -125,7 +125,7 @@ class BaseLease(Holding):
 
     async def _downgrade(self) -> None:
         kept = self._kept
-        if not self._keeper.engine.traits.sharing:
+        if not self._keeper.engine.traits.supports_sharing:
             raise Unsupported(NO_SHARING, name=self.name)
         if kept.ticket.share.group:
             raise ValueError(

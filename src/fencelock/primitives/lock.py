@@ -149,7 +149,7 @@ class BaseLock(Blocks[L]):
         lease.check()
         if stale.newest < lease.fence:
             raise stale
-        if not self._keeper.engine.traits.lifting:
+        if not self._keeper.engine.traits.accepts_floor:
             stale.add_note(
                 "The lock is held, so the engine has forgotten fences that it gave before, and it "
                 "numbers by itself: see its page on what to do after a backup was restored."
@@ -194,7 +194,7 @@ class BaseLock(Blocks[L]):
         more = f" and {len(others)} more" if others else ""
         ahead = f", {seen.waiting} waiting" if seen.waiting else ""
         return LockTimeout(
-            f"{waited}: held by {holder.owner}{more} for {holder.since:.1f} s "
+            f"{waited}: held by {holder.owner}{more} for {holder.held_for:.1f} s "
             f"(fence {holder.fence}{ahead}){disagreement(self._share, seen)}",
             name=self.name,
             holder=holder,

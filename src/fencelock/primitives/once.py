@@ -36,7 +36,7 @@ class Once:
         results: bool = True,
         errors: bool = False,
     ) -> None:
-        if not lock._keeper.engine.traits.notes:
+        if not lock._keeper.engine.traits.supports_notes:
             raise Unsupported(NO_NOTES, name=lock.name)
         if not callable(work):
             raise TypeError(f"what is to run once must be a function, not {work!r}")

@@ -132,7 +132,7 @@ def choose(
     if name not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {name!r}")
     traits = keeper.engine.traits
-    if not (traits.numbered and traits.fifo) and name not in ("timeout", "ordered"):
+    if not (traits.fenced_while_waiting and traits.fifo) and name not in ("timeout", "ordered"):
         raise Unsupported(
             f"this engine does not show who stands ahead of whom, which {name!r} needs: use 'timeout' or "
             "'ordered', or an engine that keeps a queue"

@@ -140,7 +140,7 @@ class Sweeper:
             if not isinstance(error, FencelockError):
                 log.warning("could not take out a ticket", exc_info=error)
         now = self._io.now()
-        until = doomed.until if answered else doomed.until + self._engine.traits.unwatched
+        until = doomed.until if answered else doomed.until + self._engine.traits.max_overstay
         if (done and doomed.certain) or now >= until:
             self._doomed.pop(id, None)
         else:

@@ -85,7 +85,7 @@ class BaseTransaction(Holding, Generic[L]):
 
     async def _take(self, name: str, undo: list[Undo]) -> L:
         """Hold one more lock until the end of the transaction."""
-        lock = self._make(name, self.stamp.note())
+        lock = self._make(name, self.stamp.pack())
         if lock.name in self._leases:
             return self._leases[lock.name]
         keeper = self._keeper

@@ -105,7 +105,7 @@ class WoundWait(Policy):
     def _ring(self, alarm: _Alarm) -> None:
         if not alarm.over:
             alarm.rang = True
-            self._engine.rouse(alarm.parked.ticket)
+            self._engine.interrupt(alarm.parked.ticket)
 
     async def _wound(self, stamp: Stamp, parked: Kept) -> None:
         if stamp in self._marks:
@@ -117,11 +117,11 @@ class WoundWait(Policy):
             self._marks[stamp] = mark
             return
         seen = await self._engine.inspect(bell, limit=0, timeout=REQUEST_TIMEOUT)
-        if seen.holders and seen.holders[0].owner.note == _ARMED:
+        if seen.holders and seen.holders[0].owner.data == _ARMED:
             await self._engine.evict(bell, timeout=REQUEST_TIMEOUT)
 
     def _new(self, bell: str, parked: Kept, note: str) -> Kept:
-        owner: Owner = parked.ticket.owner._replace(note=note)
+        owner: Owner = parked.ticket.owner._replace(data=note)
         ticket = Ticket(bell, new_id(), parked.ticket.ttl, owner)
         kept = Kept(ticket, object(), parked.flexible)
         kept.quiet = True  # to lose it is what it is for

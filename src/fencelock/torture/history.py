@@ -121,7 +121,7 @@ class History:
         attempt = Attempt(io, label, name, ttl, patience, self.world.time, last=last)
         self.attempts[label] = attempt
         within = "for ever" if timeout is None else f"{patience:.2f} s"
-        self.world.note(io.name, f"{label} wants {name} (ttl {ttl}, waits {within})")
+        self.world.log(io.name, f"{label} wants {name} (ttl {ttl}, waits {within})")
         return attempt
 
     def granted(self, attempt: Attempt, lease: BaseLease) -> Grant:
@@ -133,7 +133,7 @@ class History:
         self.grants.append(grant)
         self._open.setdefault(attempt.io, []).append(grant)
         self.counts["grants"] += 1
-        self.world.note(attempt.io.name, f"{attempt.label} holds {lease.name}, fence {lease.fence}")
+        self.world.log(attempt.io.name, f"{attempt.label} holds {lease.name}, fence {lease.fence}")
         return grant
 
     def lost(self, grant: Grant | None, lease: BaseLease) -> None:
@@ -143,7 +143,7 @@ class History:
             return
         grant.told = min(grant.told, self.world.time)
         grant.reason = lease._kept.reason or ""
-        self.world.note(grant.attempt.io.name, f"{grant.attempt.label} lost: {grant.reason}")
+        self.world.log(grant.attempt.io.name, f"{grant.attempt.label} lost: {grant.reason}")
 
     def releasing(self, grant: Grant) -> None:
         """Its holder relies on it no more."""
@@ -157,7 +157,7 @@ class History:
         attempt.got = min(attempt.got, attempt.ended)
         attempt.outcome = outcome
         self.counts[f"attempts {outcome}"] += 1
-        self.world.note(attempt.io.name, f"{attempt.label} is over: {outcome}")
+        self.world.log(attempt.io.name, f"{attempt.label} is over: {outcome}")
 
     def sample(self, io: SimulatedIO) -> None:
         """After each step of a process: what do its leases say of themselves?"""
@@ -183,7 +183,7 @@ class History:
         here = self._here[name]
         if cause == "wiped":
             self.wipes.append(now)
-        present: dict[int, Contender] = {c.fence: c for c in (*seen.holders, *seen.waiters)}
+        present: dict[int, Contender] = {c.fence: c for c in seen.contenders}
         for fence in [fence for fence in here if fence not in present]:
             place = here.pop(fence)
             place.left = now
@@ -206,7 +206,7 @@ class History:
                 known = here[fence] = Place(name, contender.owner.label, fence, now, 0.0)
                 known.by, known.again = cause, server.again
                 self.places.append(known)
-            known.expires = now + contender.expires
+            known.expires = now + contender.expires_in
         for holder in seen.holders:
             if here[holder.fence].admitted == math.inf:
                 here[holder.fence].admitted = now
@@ -227,14 +227,14 @@ class History:
         io.pause(seconds)
         self.counts["pauses"] += 1
         self.pauses.setdefault(io.name, []).append((now, now + seconds))
-        self.world.note(io.name, f"paused for {seconds:.2f} s")
+        self.world.log(io.name, f"paused for {seconds:.2f} s")
 
     def crashed(self, io: SimulatedIO) -> None:
         """A process is dead: it believes nothing any more."""
         now = self.world.time
         self.counts["crashes"] += 1
         self.crashes[io.name] = now
-        self.world.note(io.name, "crashed")
+        self.world.log(io.name, "crashed")
         for grant in self._open.pop(io, []):
             grant.closed = min(grant.closed, now)
 

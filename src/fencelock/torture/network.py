@@ -128,7 +128,7 @@ class Network:
         """Carry a wake-up to a client."""
         if not self._passes(engine) or self.world.random.random() < self.faults.lost_pushes:
             self.counts["pushes lost"] += 1
-            self.world.note(engine.io.name, f"push to {ticket.owner.label} lost")
+            self.world.log(engine.io.name, f"push to {ticket.owner.label} lost")
             return
         # Some engines can tell all in the wake-up itself, others only say: look again.
         news = self.server.standing(ticket) if self.world.random.random() < 0.5 else None
@@ -154,7 +154,7 @@ class Network:
         self.server.again = reply is None
         answer = deed()
         self.server.again = False
-        self.world.note("server", f"{engine.io.name} {what} -> {_shown(answer)}")
+        self.world.log("server", f"{engine.io.name} {what} -> {_shown(answer)}")
         if reply is None:
             return
         if self.world.random.random() < self.faults.lost_replies:
@@ -172,7 +172,7 @@ class Network:
     def _lose(self, engine: FaultyEngine, what: str, reply: _Reply | None, *, outcome: str) -> None:
         """A message vanishes: silently, or with a broken connection that its sender notices."""
         self.counts["requests lost" if what.startswith("request") else "replies lost"] += 1
-        self.world.note(engine.io.name, f"{what} lost")
+        self.world.log(engine.io.name, f"{what} lost")
         if reply is not None and self.world.random.random() < 0.4:
             self.world.after(self._delay(), lambda: reply.fail(outcome))
 
@@ -253,7 +253,7 @@ class FaultyEngine(Engine):
         news, parked.news = parked.news, None
         return news
 
-    def rouse(self, ticket: Ticket) -> None:
+    def interrupt(self, ticket: Ticket) -> None:
         self.pushed(ticket, None)
 
     def pushed(self, ticket: Ticket, news: Standing | None) -> None:

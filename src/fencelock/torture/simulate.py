@@ -119,7 +119,7 @@ class Simulation:
             await self._end(home)
 
     async def _end(self, home: Home) -> None:
-        self.world.note(home.io.name, "closes")
+        self.world.log(home.io.name, "closes")
         await home.keeper.close()
         self.history.counts["clients closed"] += 1
         self.history.closed.setdefault(home.io.name, self.world.time)
@@ -155,7 +155,7 @@ class Simulation:
     def _calm(self) -> None:
         self.network.faults = CALM
         self.counters.calm()
-        self.world.note("world", "the faults have stopped")
+        self.world.log("world", "the faults have stopped")
 
     def _until_calm(self, seconds: float) -> float:
         return min(seconds, self.history.calm_at - self.world.time)
@@ -170,7 +170,7 @@ class Simulation:
         seconds = self._until_calm(self.random.random() * 5.0)
         self.network.cut_off.add(home.io.name)
         self.history.counts["partitions"] += 1
-        self.world.note(home.io.name, f"is cut off for {seconds:.2f} s")
+        self.world.log(home.io.name, f"is cut off for {seconds:.2f} s")
         self.world.after(seconds, lambda: self.network.cut_off.discard(home.io.name))
         if self.random.random() < 0.5:
             home.engine.disconnect()
@@ -181,7 +181,7 @@ class Simulation:
         wiped = self.random.random() < 0.5
         seconds = self._until_calm(self.random.random() * 3.0)
         self.history.counts["restarts that wiped" if wiped else "restarts"] += 1
-        self.world.note("server", f"restarts for {seconds:.2f} s, {'wiped' if wiped else 'intact'}")
+        self.world.log("server", f"restarts for {seconds:.2f} s, {'wiped' if wiped else 'intact'}")
         self.server.stop()
         self.world.after(seconds, lambda: self.server.start(self.names, wiped=wiped))
         for home in self.homes:
@@ -200,7 +200,7 @@ class Simulation:
             name = self.random.choice(self.names)
             if self.server.evict(name):
                 self.history.counts["locks broken"] += 1
-                self.world.note("server", f"{name} was broken")
+                self.world.log("server", f"{name} was broken")
 
     def _close(self) -> None:
         """A client is closed while its workers are at work."""
@@ -230,7 +230,7 @@ def _logging_to(world: World) -> Iterator[None]:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             who = "" if world.current is None else world.current.io.name
-            world.note(who, f"warning: {record.getMessage()}")
+            world.log(who, f"warning: {record.getMessage()}")
 
     log, handler = logging.getLogger("fencelock"), Handler()
     propagate, log.propagate = log.propagate, False

@@ -73,7 +73,7 @@ class GuardedCounters:
             if accepted:
                 row.value = value
             what = f"{write.replaced} -> {value}" if accepted else f"{value} turned away"
-            self._world.note("storage", f"{name}: {what} (fence {fence} of {io.name})")
+            self._world.log("storage", f"{name}: {what} (fence {fence} of {io.name})")
             return accepted
 
         landed: bool = await self._ask(io, deed)

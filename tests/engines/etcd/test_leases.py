@@ -171,7 +171,7 @@ async def test_a_dead_process_that_nobody_watched_is_gone_with_its_lease(
     with Child(cell.face, cell.url) as child:
         child.call("acquire", name=cell.name, ttl=2)
         child.kill()
-    longest = 2 + client.traits.unwatched
+    longest = 2 + client.traits.max_overstay
     await soon(
         lambda: not seeing.tickets(etcd_cluster, cell.name), "the end of its lease", longest + 5
     )

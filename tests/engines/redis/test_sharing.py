@@ -156,7 +156,7 @@ async def test_one_of_several_holders_has_expired(server: RedisServer, engine: R
         assert (news.place, news.abandoned) == (Place.ADMITTED, False), act
         seen = await engine.inspect("x", limit=9, timeout=LIMIT)
         assert len(seen.holders) == 2
-        assert min(one.expires for one in seen.holders) > 50, act
+        assert min(one.expires_in for one in seen.holders) > 50, act
         server.execute("FLUSHALL")
 
 
@@ -212,7 +212,7 @@ async def test_what_the_version_before_wrote_is_understood(
     redis.call('HSET', KEYS[3], 'b', cmsgpack.pack(later, 'c host 1 b'))"""
     server.execute("EVAL", before, 3, RECORD, QUEUE, TICKETS, now)
     seen = await engine.inspect("x", limit=9, timeout=LIMIT)
-    assert [one.owner.label for one in (*seen.holders, *seen.waiters)] == ["a", "b"]
+    assert [one.owner.label for one in seen.contenders] == ["a", "b"]
     reader = ticket()
     assert (await enter(engine, reader)).place is Place.WAITING
     for id in ("a", "b"):
@@ -243,8 +243,8 @@ async def test_who_is_roused_loses_no_news(server: RedisServer, face: str) -> No
     holder, waiter, stranger = ticket(ALONE), ticket(ALONE), ticket(ALONE)
     await engine.enter(holder, if_free=False, timeout=LIMIT)
     await engine.enter(waiter, if_free=False, timeout=LIMIT)
-    engine.rouse(stranger)
-    engine.rouse(waiter)
+    engine.interrupt(stranger)
+    engine.interrupt(waiter)
     await asyncio.sleep(0)
     assert await engine.park(waiter, 0.0) is None
     standing = await engine.enter(waiter, if_free=False, timeout=LIMIT)

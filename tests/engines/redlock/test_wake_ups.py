@@ -127,12 +127,12 @@ async def test_who_is_roused_looks_again_and_blames_no_node(nodes: RedlockSet, f
     holder, waiter = ticket(0), ticket(1)
     await one.enter(holder, if_free=False, timeout=LIMIT)
     await wait(one, waiter, nodes)
-    one.rouse(waiter)  # nobody is parked yet
+    one.interrupt(waiter)  # nobody is parked yet
     parking = one.park(waiter, clock.now() + 600)
     parked = asyncio.create_task(parking if face == "async" else asyncio.to_thread(run, parking))
 
     async def back() -> bool:
-        one.rouse(waiter)
+        one.interrupt(waiter)
         await asyncio.sleep(0.01)
         return parked.done()
 

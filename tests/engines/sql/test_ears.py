@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from fencelock.core.ticket import Owner, Ticket
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.engines.sql.ears import Ears
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.io.contract import Event
@@ -67,7 +67,8 @@ def test_news_that_came_before_anyone_sleeps() -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [Broken("the server hung up", "unknown"), OSError("what nobody has thought of")]
+    "trouble",
+    [DatabaseFailed("the server hung up", "unknown"), OSError("what nobody has thought of")],
 )
 def test_nobody_is_left_asleep_when_it_is_lost(trouble: Exception) -> None:
     ears = FakeEars()
@@ -78,7 +79,7 @@ def test_nobody_is_left_asleep_when_it_is_lost(trouble: Exception) -> None:
     def sleep() -> None:
         try:
             heard.append(run(ears.hear("id", 60)))
-        except Broken as error:
+        except DatabaseFailed as error:
             heard.append(error)
 
     sleeper = threading.Thread(target=sleep)
@@ -97,18 +98,18 @@ def test_one_who_sleeps_is_roused() -> None:
     ears = FakeEars()
     run(ears.start(5))
     ears.expect(ONE)
-    ears.rouse("id")  # nobody sleeps yet
+    ears.interrupt("id")  # nobody sleeps yet
     heard: list[object] = []
     sleeper = threading.Thread(target=lambda: heard.append(run(ears.hear("id", 60))))
     sleeper.start()
 
     def back() -> bool:
-        ears.rouse("id")
+        ears.interrupt("id")
         return not sleeper.is_alive()
 
     eventually(back, "it to come back")
     assert heard == [None]
-    ears.rouse("a stranger")
+    ears.interrupt("a stranger")
     run(ears.close())
 
 
@@ -116,5 +117,5 @@ def test_closed_for_good() -> None:
     ears = FakeEars()
     run(ears.start(5))
     run(ears.close())
-    with pytest.raises(Broken, match="the client was closed"):
+    with pytest.raises(DatabaseFailed, match="the client was closed"):
         run(ears.start(5))

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.engines.sql.pool import Pool
 from fencelock.io.asyncio import AsyncioIO
 from tests.waiting import within
@@ -97,7 +97,7 @@ async def test_one_that_is_cancelled_while_it_connects_lets_the_next_do_it(
 
 async def test_all_were_busy(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
-    with pytest.raises(Broken, match="all 1 connections of this client were busy"):
+    with pytest.raises(DatabaseFailed, match="all 1 connections of this client were busy"):
         await pool.take(0.01)
     pool.give(wire)
     assert await pool.take(5) is wire
@@ -117,7 +117,7 @@ async def test_closed_while_somebody_waits(pool: Pool[FakeWire]) -> None:
     one, cancelled = await waiting(pool), await waiting(pool)
     pool.close()
     cancelled.cancel()
-    with pytest.raises(Broken, match="the client was closed"):
+    with pytest.raises(DatabaseFailed, match="the client was closed"):
         await within(one)
     with pytest.raises(asyncio.CancelledError):
         await cancelled
@@ -132,7 +132,7 @@ async def test_closed_while_somebody_connects(pool: Pool[FakeWire], line: Line) 
     await asyncio.sleep(0)
     pool.close()
     line.ready.set()
-    with pytest.raises(Broken, match="the client was closed"):
+    with pytest.raises(DatabaseFailed, match="the client was closed"):
         await one
     assert line.wires[0].closed
     assert pool._open == 0

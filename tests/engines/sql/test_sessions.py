@@ -21,9 +21,9 @@ from tests.waiting import PATIENCE, soon, within
 async def test_what_it_declares(cell: Cell) -> None:
     traits = cell.client().traits
     assert traits.guarantee == "efficiency"
-    assert not traits.expiring
+    assert not traits.leases_expire
     assert traits.heartbeat == 1
-    assert not traits.numbered
+    assert not traits.fenced_while_waiting
     with pytest.raises(fencelock.UnsafeEngine):
         cell.client(purpose="correctness")
 
@@ -50,7 +50,7 @@ async def test_a_stopped_holder_keeps_the_lock(cell: Cell) -> None:
         with pytest.raises(fencelock.LockTimeout):  # after more than three heartbeats
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=4))
         (seen,) = (await cell.run(lambda: client.inspect(cell.name))).holders
-        assert (seen.fence, seen.expires) == (fence, float("inf"))
+        assert (seen.fence, seen.expires_in) == (fence, float("inf"))
 
 
 async def test_a_session_that_is_ended_is_a_lost_lease(cell: Cell, witness: Witness) -> None:

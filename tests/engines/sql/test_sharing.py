@@ -75,12 +75,12 @@ async def test_a_name_that_is_shared_is_not_forgotten(cell: Cell, tables: Tables
 
 async def test_owners_may_be_long(cell: Cell) -> None:
     desk = Desk(cell)
-    owner = desk.ticket("é" * 500).owner._replace(note="é" * 1200)
+    owner = desk.ticket("é" * 500).owner._replace(data="é" * 1200)
     for share in (READING, Share.of(2), Share()):
         ticket = desk.ticket("", share)._replace(owner=owner)
         assert await desk.enter(ticket)
     seen = await act(cell, desk.engine.inspect(cell.name, limit=9, timeout=LIMIT))
-    assert [one.owner for one in (*seen.holders, *seen.waiters)] == [owner] * 3
+    assert [one.owner for one in seen.contenders] == [owner] * 3
 
 
 async def test_who_holds_and_waits_in_version_1(cell: Cell, tables: Tables) -> None:

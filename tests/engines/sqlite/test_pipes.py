@@ -155,10 +155,10 @@ async def test_one_may_be_roused_from_another_thread_before_it_is_parked(url: st
         engine, late = client._engine, ticket("late")
         await engine.enter(ticket("holder"), if_free=False, timeout=30)
         await engine.enter(late, if_free=False, timeout=30)
-        await asyncio.to_thread(engine.rouse, late)
+        await asyncio.to_thread(engine.interrupt, late)
         assert await asyncio.wait_for(engine.park(late, client._io.now() + 600), 30) is None
         engine.unpark(late)
-        engine.rouse(late)  # and it does not matter if it was late
+        engine.interrupt(late)  # and it does not matter if it was late
 
 
 def test_a_pipe_that_is_closed_is_not_written_to(tmp_path: Path) -> None:

@@ -116,8 +116,10 @@ def compare(fences: dict[int, int], ours: Any, theirs: Any) -> None:
         for seen, expected in ((ours.holders, theirs.holders), (ours.waiters, theirs.waiters)):
             assert [one.fence for one in seen] == [fences[one.fence] for one in expected]
             assert [one.share for one in seen] == [one.share for one in expected]
-            assert [one.since for one in seen] == pytest.approx([one.since for one in expected])
-            assert [one.expires for one in seen] == pytest.approx([one.expires for one in expected])
+            assert [one[2] for one in seen] == pytest.approx([one[2] for one in expected])
+            assert [one.expires_in for one in seen] == pytest.approx(
+                [one.expires_in for one in expected]
+            )
     else:
         assert ours == theirs
 

@@ -109,7 +109,7 @@ def test_whoever_comes_sees_one_that_was_undisputed(bench: Bench, share: Share) 
     assert (writer.place, writer.recheck) == (Place.WAITING, pytest.approx(28.0))
     (seen,) = bench.do(bench.queues.inspect, NAME, 1).holders
     assert (seen.owner, seen.fence, seen.share) == (owner, fence, share)
-    assert (seen.since, seen.expires) == (pytest.approx(2.0), pytest.approx(28.0))
+    assert (seen.held_for, seen.expires_in) == (pytest.approx(2.0), pytest.approx(28.0))
     assert bench.leave("first")
     assert [(wake.address, wake.admitted) for wake in bench.queues.wakes] == [("writer:1", True)]
 
@@ -157,7 +157,7 @@ def test_one_that_is_renewed_stays_undisputed(bench: Bench) -> None:
         assert bench.do(bench.queues.renew, [ticket._replace(id="other")])[0].place is Place.GONE
     assert seen[:2] == [SQL["prolong"]] * 2
     (holder,) = bench.do(bench.queues.inspect, NAME, 0).holders
-    assert (holder.owner.host, holder.expires) == ("host", pytest.approx(60.0))
+    assert (holder.owner.host, holder.expires_in) == ("host", pytest.approx(60.0))
 
 
 def test_one_that_is_renewed_too_late_is_gone(bench: Bench) -> None:

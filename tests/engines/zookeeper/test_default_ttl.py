@@ -42,7 +42,7 @@ async def test_without_a_ttl_a_lock_takes_the_longest_there_is(cell: Cell) -> No
     assert lease.ttl == LONGEST
     assert 0 < lease.remaining() < LONGEST
     holder = (await cell.run(lambda: client.inspect(cell.name))).holders[0]
-    assert holder.expires <= LONGEST
+    assert holder.expires_in <= LONGEST
     assert await cell.run(lambda: other.lock(cell.name).try_acquire()) is None
     waiter = cell.actor().start(lambda: other.lock(cell.name).acquire())
     await cell.run(lease.renew)

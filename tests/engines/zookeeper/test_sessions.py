@@ -86,7 +86,7 @@ async def test_the_session_ends_what_nobody_watched(
 ) -> None:
     cell = open_cell(f"{zookeeper.url}/tests?session=2")
     client = cell.client()
-    assert client.traits.unwatched == 2
+    assert client.traits.max_overstay == 2
     with Child(cell.face, cell.url) as holder:
         holder.call("acquire", name=cell.name, ttl=2)
         holder.kill()

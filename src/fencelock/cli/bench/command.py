@@ -62,7 +62,7 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
     found = {
         "engine": str(Url.parse(where)),
         "figures": figures,
-        "shortest_ttl": shortest_ttl(figures) if traits.expiring else None,
+        "shortest_ttl": shortest_ttl(figures) if traits.leases_expire else None,
         "expect": expectations(traits, figures),
         "warnings": warnings(traits, figures, measuring.overlaps),
     }

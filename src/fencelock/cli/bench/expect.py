@@ -61,7 +61,7 @@ def expectations(traits: Traits, figures: Mapping[str, Figure]) -> list[str]:
         f"Different names don't wait for one another: about {rough(figures['processes'].per_second)} "
         f"locks a second from 4 processes here, {rough(figures['tasks'].per_second)} from one with asyncio.",
     ]
-    if traits.expiring:
+    if traits.leases_expire:
         renewals = figures["renewals"].per_second or 0.0
         lines += [
             f"The shortest sensible ttl is {shortest_ttl(figures):g} s; "
@@ -104,7 +104,7 @@ def warnings(traits: Traits, figures: Mapping[str, Figure], overlaps: int) -> li
             f"It is uneven: one in a hundred takes {span(pair.p99)}, {pair.p99 / pair.p50:.0f} times the "
             "usual. Choose ttl and timeouts by that one; is the machine or the engine busy?"
         )
-    if traits.expiring and shortest_ttl(figures) > DEFAULT_TTL:
+    if traits.leases_expire and shortest_ttl(figures) > DEFAULT_TTL:
         lines.append(
             f"Even the default ttl of {DEFAULT_TTL:g} s is too short here: give a longer one."
         )

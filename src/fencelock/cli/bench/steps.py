@@ -58,7 +58,7 @@ class Bench:
 
     def figures(self) -> Iterator[Figure]:
         """One after the other, as they are measured."""
-        alone = self._client.traits.expiring
+        alone = self._client.traits.leases_expire
         yield simple("look", "look who holds a free name", self._crew("looks"))
         yield simple("pair", "acquire and release a free name", self._crew("pairs"))
         turns = in_order(self._crew("turns", 2, held=_HELD))
@@ -78,7 +78,7 @@ class Bench:
         yield simple("renewals", f"renew {crew[0].each:,} leases of one process", crew)
 
     def _crew(self, role: str, size: int = 1, width: int = 1, held: float = 0.0) -> list[Samples]:
-        ttl = _TTL if self._client.traits.expiring else None
+        ttl = _TTL if self._client.traits.leases_expire else None
         job = Job(role, self._url, f"{self.prefix}:{role}", self._seconds, ttl, width, held)
         self._progress.step(f"{role}, {size} process{'es' * (size > 1)}", self._seconds)
         crew = Crew(job, size)

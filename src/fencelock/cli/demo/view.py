@@ -127,12 +127,12 @@ def _lock(scene: Scene, seen: Inspection | None, colours: dict[str, str]) -> Ren
                 (name, f"bold {colours.get(name, '')}"),
                 f" (pid {each.owner.pid}",
                 (gone, "red"),
-                f") for {each.since:.1f} s, expires in {each.expires:.1f} s",
+                f") for {each.held_for:.1f} s, expires in {each.expires_in:.1f} s",
             )
             fence = Text(str(each.fence), style="bold")
-        for each in seen.waiters:
-            queue.append(each.owner.label, colours.get(each.owner.label, ""))
-            queue.append(f" {each.since:.1f} s   ", "dim")
+        for waiter in seen.waiters:
+            queue.append(waiter.owner.label, colours.get(waiter.owner.label, ""))
+            queue.append(f" {waiter.waiting_for:.1f} s   ", "dim")
     grid.add_row("holder", holder)
     grid.add_row("fence", fence)
     grid.add_row("queue", queue if queue else Text("-", style="dim"))

@@ -11,7 +11,7 @@ import grpc
 
 from fencelock.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
 from fencelock.engines.etcd.node import BEAT, Metadata, Node, Stream, closed
-from fencelock.engines.etcd.troubles import Broken, broken
+from fencelock.engines.etcd.troubles import CallFailed, broken
 from fencelock.engines.etcd.wire import WATCH, Method
 from fencelock.io import clock
 from fencelock.io.shelter import aside, sheltered
@@ -32,7 +32,7 @@ class BlockingNode(Node):
 
     async def call_all(
         self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
-    ) -> list[Any | Broken]:
+    ) -> list[Any | CallFailed]:
         return self._safely(timeout, self._call_all, calls, timeout, metadata)
 
     def watch(self, metadata: Metadata, idle: Callable[[], bool]) -> Stream:
@@ -48,7 +48,7 @@ class BlockingNode(Node):
         try:
             return sheltered(timeout + _GRACE, function, *args)
         except TimeoutError as error:
-            raise Broken(f"no answer from {self}", "unknown", elsewhere=True) from error
+            raise CallFailed(f"no answer from {self}", "unknown", elsewhere=True) from error
 
     def _call(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
         call = self._callable(method)
@@ -61,7 +61,7 @@ class BlockingNode(Node):
 
     def _call_all(
         self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
-    ) -> list[Any | Broken]:
+    ) -> list[Any | CallFailed]:
         try:
             under_way = [
                 self._callable(method).future(request, timeout=timeout, metadata=metadata)
@@ -71,7 +71,7 @@ class BlockingNode(Node):
             raise closed() from error
         return [self._answer(future) for future in under_way]
 
-    def _answer(self, future: Any) -> Any | Broken:
+    def _answer(self, future: Any) -> Any | CallFailed:
         try:
             return future.result()
         except grpc.RpcError as error:
@@ -107,7 +107,7 @@ class _BlockingStream(Stream):
             if self._closed:
                 return None
             if self._silent:
-                raise Broken(f"no sign of life from {self._node}", "not applied") from error
+                raise CallFailed(f"no sign of life from {self._node}", "not applied") from error
             raise broken(error, self._node.address) from error
         self._heard = True
         return response

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fencelock.engines.etcd.messages_pb2 import AuthenticateRequest
 from fencelock.engines.etcd.node import Metadata, Node, Stream
-from fencelock.engines.etcd.troubles import Broken, LoginNeeded
+from fencelock.engines.etcd.troubles import CallFailed, LoginNeeded
 from fencelock.engines.etcd.wire import AUTHENTICATE, Method
 from fencelock.io.contract import IO
 
@@ -66,8 +66,8 @@ class Cluster:
                 if self._login is None or logged_in:
                     raise
                 self._log_out(metadata)
-                last: Broken = error
-            except Broken as error:
+                last: CallFailed = error
+            except CallFailed as error:
                 tried += error.elsewhere
                 doubtful = doubtful or error.outcome == "unknown"
                 if error.elsewhere:
@@ -84,7 +84,7 @@ class Cluster:
 
     async def ask_all(
         self, calls: Sequence[tuple[Method, Any]], until: float
-    ) -> list[Any | Broken]:
+    ) -> list[Any | CallFailed]:
         """Ask several things at the same time that may all be asked again; a failure is an answer."""
         node = self.node
         metadata = self._metadata
@@ -94,17 +94,17 @@ class Cluster:
         for index, answer in enumerate(answers):
             if isinstance(answer, LoginNeeded):
                 self._log_out(metadata)
-            elif not (isinstance(answer, Broken) and answer.elsewhere):
+            elif not (isinstance(answer, CallFailed) and answer.elsewhere):
                 continue
             elif self.node is node:
                 self.mistrust(node)
             answers[index] = await self._again(*calls[index], until)
         return answers
 
-    async def _again(self, method: Method, request: Any, until: float) -> Any | Broken:
+    async def _again(self, method: Method, request: Any, until: float) -> Any | CallFailed:
         try:
             return await self.ask(method, request, until, repeatable=True)
-        except Broken as error:
+        except CallFailed as error:
             return error
 
     async def watch(self, until: float, idle: Callable[[], bool]) -> tuple[Node, Stream]:
@@ -141,13 +141,13 @@ class Cluster:
         request = AuthenticateRequest(name=self._login.user, password=self._login.password)
         try:
             answer = await node.call(AUTHENTICATE, request, self._patience(until), ())
-        except Broken as error:
+        except CallFailed as error:
             # Whatever became of it: what we logged in for was not sent.
-            raise Broken(str(error), "not applied", elsewhere=error.elsewhere) from error
+            raise CallFailed(str(error), "not applied", elsewhere=error.elsewhere) from error
         self._metadata = (("token", answer.token),)
         return self._metadata
 
-    def _in_doubt(self, error: Broken, doubtful: bool) -> Broken:
+    def _in_doubt(self, error: CallFailed, doubtful: bool) -> CallFailed:
         if doubtful:
             error.outcome = "unknown"
         return error

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from fencelock.engines.etcd.admission import Ahead
 from fencelock.engines.etcd.messages_pb2 import Event, KeyValue
-from fencelock.engines.etcd.troubles import Broken
+from fencelock.engines.etcd.troubles import CallFailed
 from fencelock.io.contract import Event as Flag
 
 OnRenewed = Callable[[KeyValue], Ahead]
@@ -53,7 +53,7 @@ class Watcher:
         """It began to listen later than what it knew of: look, though perhaps nothing has happened."""
         self.renewed = False
         """Whether somebody ahead was renewed since this was last asked."""
-        self.broken: Broken | None = None
+        self.broken: CallFailed | None = None
 
     def listens_to(self, ahead: Sequence[Ahead]) -> bool:
         mine = tuple(self.ahead.values())  # a copy, for it is told meanwhile who is gone

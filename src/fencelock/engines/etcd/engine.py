@@ -27,7 +27,7 @@ from fencelock.engines.etcd.notes import Notes
 from fencelock.engines.etcd.queues import Queues
 from fencelock.engines.etcd.renewals import renew
 from fencelock.engines.etcd.seat import Seat, View
-from fencelock.engines.etcd.troubles import Broken, explained
+from fencelock.engines.etcd.troubles import CallFailed, explained
 from fencelock.engines.etcd.urls import credentials_of, login_of
 from fencelock.engines.etcd.watches import Watches
 from fencelock.engines.etcd.wire import RANGE, first
@@ -50,10 +50,10 @@ class EtcdEngine(Engine):
             "a snapshot without --bump-revision"
         ),
         clock="whoever waits counts the ttl of the one ahead; if nobody does, etcd's leader",
-        sharing=True,
-        notes=True,
-        lifting=False,
-        unwatched=SPARE + 2.0,
+        supports_sharing=True,
+        supports_notes=True,
+        accepts_floor=False,
+        max_overstay=SPARE + 2.0,
         condition="most of the servers keep what they have on disk",
     )
 
@@ -68,13 +68,13 @@ class EtcdEngine(Engine):
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         try:
             return await self._queues.enter(ticket, if_free, self._io.now() + timeout)
-        except Broken as error:
+        except CallFailed as error:
             raise self._translated(error, ticket.name) from error
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
         try:
             return await renew(self._queues, tickets, self._io.now() + timeout)
-        except Broken as error:
+        except CallFailed as error:
             name = tickets[0].name if len(tickets) == 1 else None
             raise self._translated(error, name) from error
 
@@ -84,7 +84,7 @@ class EtcdEngine(Engine):
         self.unpark(ticket)
         try:
             return await self._queues.leave(ticket, departure, self._io.now() + timeout)
-        except Broken as error:
+        except CallFailed as error:
             raise self._translated(error, ticket.name) from error
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
@@ -109,7 +109,7 @@ class EtcdEngine(Engine):
                     if standing is None or not watcher.late or not seat.view.only_renewed(view):
                         return standing
                     continue
-            except Broken as error:
+            except CallFailed as error:
                 raise self._translated(error, ticket.name) from error
             finally:
                 if watcher.flag.is_set():
@@ -138,7 +138,7 @@ class EtcdEngine(Engine):
             watcher, seat.watcher = seat.watcher, None
             self._watches.drop(watcher)
 
-    def rouse(self, ticket: Ticket) -> None:
+    def interrupt(self, ticket: Ticket) -> None:
         seat = self._queues.seats.get(ticket.id)
         if seat is not None and (watcher := seat.watcher) is not None:
             watcher.flag.set()
@@ -146,19 +146,19 @@ class EtcdEngine(Engine):
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         try:
             return await self._notes.remember(ticket, text, keep, self._io.now() + timeout)
-        except Broken as error:
+        except CallFailed as error:
             raise self._translated(error, ticket.name) from error
 
     async def recall(self, name: str, *, timeout: float) -> str | None:
         try:
             return await self._notes.recall(name, self._io.now() + timeout)
-        except Broken as error:
+        except CallFailed as error:
             raise self._translated(error, name) from error
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         try:
             return await inspected(self._queues, name, limit, self._io.now() + timeout)
-        except Broken as error:
+        except CallFailed as error:
             raise self._translated(error, name) from error
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
@@ -173,14 +173,14 @@ class EtcdEngine(Engine):
                 if not answer.more:
                     return sorted(name for name in names if matches(name, pattern))
                 start = answer.kvs[-1].key + b"\0"
-        except Broken as error:
+        except CallFailed as error:
             raise self._translated(error, None) from error
 
     async def evict(self, name: str, *, timeout: float) -> bool:
         until = self._io.now() + timeout
         try:
             return await evict(self._queues, Keys.of(name), until)
-        except Broken as error:
+        except CallFailed as error:
             raise self._translated(error, name) from error
 
     async def write_held(
@@ -198,7 +198,7 @@ class EtcdEngine(Engine):
         key = None if seat is None else seat.key
         try:
             answer = await self._queues.ask(requests.write_held(keys, key, fence, changes), until)
-        except Broken as error:
+        except CallFailed as error:
             raise self._translated(error, ticket.name) from error
         if answer.succeeded:
             return None
@@ -212,7 +212,7 @@ class EtcdEngine(Engine):
         finally:
             await self._cluster.close()
 
-    def _translated(self, error: Broken, name: str | None) -> EngineError:
+    def _translated(self, error: CallFailed, name: str | None) -> EngineError:
         return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
 
 

@@ -23,7 +23,7 @@ from fencelock.engines.etcd.messages_pb2 import (
     LeaseRevokeRequest,
     LeaseTimeToLiveRequest,
 )
-from fencelock.engines.etcd.troubles import Broken, LeaseGone
+from fencelock.engines.etcd.troubles import CallFailed, LeaseGone
 from fencelock.engines.etcd.wire import GRANT, KEEP_ALIVE, REVOKE, TIME_TO_LIVE, Method
 from fencelock.io.contract import IO, Event
 
@@ -80,7 +80,7 @@ class Leases:
             lease = Lease(_TRACES, id)
             try:
                 await self._ask_for(lease, until)
-            except Broken as error:
+            except CallFailed as error:
                 if not _is_there(error):
                     error.outcome = "not applied"  # what it is needed for was not sent
                     raise
@@ -92,7 +92,7 @@ class Leases:
         lease = Lease(math.ceil(keep))
         try:
             await self._ask_for(lease, until)
-        except Broken as error:
+        except CallFailed as error:
             if not _is_there(error):
                 error.outcome = "not applied"  # what it is needed for was not sent
                 raise
@@ -114,7 +114,7 @@ class Leases:
             method, request = self.keep_alive(lease)
             try:
                 answer = await self._cluster.ask(method, request, until, repeatable=True)
-            except Broken as error:
+            except CallFailed as error:
                 error.outcome = "not applied"  # what it is needed for was not sent
                 raise
             self.kept(lease, answer, sent)
@@ -151,7 +151,7 @@ class Leases:
         with self._mutex:
             leases = list(self._leases.values())
             self._leases.clear()
-        with suppress(Broken):
+        with suppress(CallFailed):
             asked: list[tuple[Method, Any]] = [
                 (TIME_TO_LIVE, LeaseTimeToLiveRequest(ID=lease.id, keys=True)) for lease in leases
             ]
@@ -179,7 +179,7 @@ class Leases:
                     del self._granting[seconds]
                 mine.set()
             if not await granting.wait(until - self._io.now()):
-                raise Broken("no answer to a request for a lease", "not applied")
+                raise CallFailed("no answer to a request for a lease", "not applied")
 
     async def _grant(self, lease: Lease, until: float) -> Lease:
         try:
@@ -187,7 +187,7 @@ class Leases:
                 sent = self._io.now()
                 try:
                     answer = await self._ask_for(lease, until)
-                except Broken as error:
+                except CallFailed as error:
                     if not _is_there(error):
                         raise
                     # An earlier request, of which we heard nothing, has arrived.
@@ -197,7 +197,7 @@ class Leases:
                     await self.traces(until)  # now, as long as those who come next wait for us
                     return lease
                 lease = self._replaced(lease)
-        except Broken as error:
+        except CallFailed as error:
             error.outcome = "not applied"  # what it was needed for was not sent
             raise
 
@@ -217,7 +217,7 @@ def trace_lease(day: int) -> int:
     return int.from_bytes(sha256(f"fencelock traces {day}".encode()).digest()[:8], "big") >> 2
 
 
-def _is_there(error: Broken) -> bool:
+def _is_there(error: CallFailed) -> bool:
     return "already exists" in str(error)
 
 
@@ -225,5 +225,5 @@ def _unused(leases: Iterable[Lease], answers: Iterable[Any]) -> list[tuple[Metho
     return [
         (REVOKE, LeaseRevokeRequest(ID=lease.id))
         for lease, answer in zip(leases, answers, strict=True)
-        if not isinstance(answer, Broken | LeaseGone) and not answer.keys
+        if not isinstance(answer, CallFailed | LeaseGone) and not answer.keys
     ]

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from fencelock.core.admission import fits
-from fencelock.core.ticket import Contender, Inspection, Share
+from fencelock.core.ticket import Holder, Inspection, Owner, Share, Waiter
 from fencelock.engines.etcd import requests
 from fencelock.engines.etcd.admission import Ahead
 from fencelock.engines.etcd.keys import Card, Keys
@@ -37,12 +37,12 @@ async def inspected(queues: Queues, name: str, limit: int, until: float) -> Insp
     front = await _front(queues, keys, limit, until)
     trace, fence = front.trace, front.holders[0].create_revision if front.holders else 0
     abandoned = (await queues.verdicts.of(keys, fence, trace, until)).abandoned
-    holders = [_contender(queues, kv) for kv in front.holders]
+    holders = [Holder(*_ticket(queues, kv)) for kv in front.holders]
     if trace is not None and trace.state != "held":
         # Who was there already is a holder since the one before it left.
         ago = max(0.0, time.time() - trace.at)
-        holders = [one._replace(since=min(one.since, ago)) for one in holders]
-    waiters = tuple(_contender(queues, kv) for kv in front.waiters)
+        holders = [one._replace(held_for=min(one.held_for, ago)) for one in holders]
+    waiters = tuple(Waiter(*_ticket(queues, kv)) for kv in front.waiters)
     return Inspection(name, tuple(holders), waiters, front.waiting, front.newest, abandoned)
 
 
@@ -107,8 +107,8 @@ def _holders(queue: list[KeyValue]) -> int:
     return len(holding)
 
 
-def _contender(queues: Queues, kv: KeyValue) -> Contender:
+def _ticket(queues: Queues, kv: KeyValue) -> tuple[Owner, int, float, float, Share]:
     card = Card.unpack(kv.value)
     since = max(0.0, time.time() - card.joined)
     left = queues.left(Ahead.read(kv), glimpsed=True)
-    return Contender(card.owner, kv.create_revision, since, left, card.share)
+    return card.owner, kv.create_revision, since, left, card.share

@@ -11,7 +11,7 @@ import grpc.aio
 
 from fencelock.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
 from fencelock.engines.etcd.node import BEAT, Metadata, Node, Stream, closed
-from fencelock.engines.etcd.troubles import Broken, broken
+from fencelock.engines.etcd.troubles import CallFailed, broken
 from fencelock.engines.etcd.wire import WATCH, Method
 
 
@@ -25,16 +25,16 @@ class AsyncioNode(Node):
 
     async def call_all(
         self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
-    ) -> list[Any | Broken]:
+    ) -> list[Any | CallFailed]:
         under_way: list[Any] = []
-        answers: list[Any | Broken] = []
+        answers: list[Any | CallFailed] = []
         try:
             for method, request in calls:
                 under_way.append(self._begin(method, request, timeout, metadata))
             for call in under_way:
                 try:
                     answers.append(await self._answer(call))
-                except Broken as error:
+                except CallFailed as error:
                     answers.append(error)
         except BaseException:
             for call in under_way:
@@ -95,11 +95,11 @@ class _AsyncioStream(Stream):
             if self._closed:
                 return None
             if self._silent:
-                raise Broken(f"no sign of life from {self._node}", "not applied") from error
+                raise CallFailed(f"no sign of life from {self._node}", "not applied") from error
             raise broken(error, self._node.address) from error
         except asyncio.CancelledError:
             if self._silent:  # that was us
-                raise Broken(f"no sign of life from {self._node}", "not applied") from None
+                raise CallFailed(f"no sign of life from {self._node}", "not applied") from None
             if self._closed:
                 return None
             raise

@@ -11,7 +11,7 @@ import grpc
 
 from fencelock.core.errors import Outcome
 from fencelock.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
-from fencelock.engines.etcd.troubles import Broken, broken
+from fencelock.engines.etcd.troubles import CallFailed, broken
 from fencelock.engines.etcd.wire import Method
 
 Metadata = tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ class Stream(ABC):
 
     @abstractmethod
     async def receive(self) -> WatchResponse | None:
-        """The next message; None: it has ended. `Broken`: it broke, or was silent for too long."""
+        """The next message; None: it has ended. `CallFailed`: it broke, or was silent for too long."""
 
     @abstractmethod
     def close(self) -> None:
@@ -76,12 +76,12 @@ class Node(ABC):
 
     @abstractmethod
     async def call(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
-        """Ask, and wait for the answer; or `Broken`."""
+        """Ask, and wait for the answer; or `CallFailed`."""
 
     @abstractmethod
     async def call_all(
         self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
-    ) -> list[Any | Broken]:
+    ) -> list[Any | CallFailed]:
         """Ask several things at the same time; a failure is an answer."""
 
     @abstractmethod
@@ -120,12 +120,12 @@ class Node(ABC):
             channel, self._channel = self._channel, None
             return channel
 
-    def _failed(self, error: Any) -> Broken:
+    def _failed(self, error: Any) -> CallFailed:
         """What it means that a call failed."""
         if self._closed and error.code() is grpc.StatusCode.CANCELLED:
             return closed("unknown")
         return broken(error, self.address)
 
 
-def closed(outcome: Outcome = "not applied") -> Broken:
-    return Broken("the client was closed", outcome)
+def closed(outcome: Outcome = "not applied") -> CallFailed:
+    return CallFailed("the client was closed", outcome)

@@ -18,7 +18,7 @@ from fencelock.engines.etcd import requests
 from fencelock.engines.etcd.keys import note_key
 from fencelock.engines.etcd.messages_pb2 import RangeRequest
 from fencelock.engines.etcd.queues import Queues
-from fencelock.engines.etcd.troubles import Broken
+from fencelock.engines.etcd.troubles import CallFailed
 from fencelock.engines.etcd.wire import RANGE, first
 
 _REMEMBERED = 1_000
@@ -44,7 +44,7 @@ class Notes:
         request = requests.note(*holding, note_key(ticket.name), value, lease)
         try:
             answer = await self._queues.ask(request, until)
-        except Broken as error:
+        except CallFailed as error:
             if error.outcome == "not applied":
                 await self._end(lease.id, until)
             raise
@@ -92,5 +92,5 @@ class Notes:
 
     async def _end(self, lease: int, until: float) -> None:
         """End a lease on which no note lives, and which might last for a year."""
-        with suppress(Broken):
+        with suppress(CallFailed):
             await self._queues.leases.end(lease, until)

@@ -17,7 +17,7 @@ from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest, TxnReque
 from fencelock.engines.etcd.revisions import Revisions
 from fencelock.engines.etcd.seat import Seat, View
 from fencelock.engines.etcd.traces import Trace
-from fencelock.engines.etcd.troubles import Broken, LeaseGone
+from fencelock.engines.etcd.troubles import CallFailed, LeaseGone
 from fencelock.engines.etcd.verdicts import Verdicts
 from fencelock.engines.etcd.wire import RANGE, TXN, first, txn
 from fencelock.io.contract import IO
@@ -110,7 +110,7 @@ class Queues:
         seat.unanswered += 1
         try:
             answer = await self.ask(request, until)
-        except Broken as error:
+        except CallFailed as error:
             seat.unanswered -= error.outcome == "not applied"
             raise
         seat.unanswered -= 1
@@ -224,7 +224,7 @@ class Queues:
         if seat.lease is None:
             return
         card = seat.calling()
-        with suppress(Broken):  # then that one learns it when it is renewed
+        with suppress(CallFailed):  # then that one learns it when it is renewed
             await self.ask(sharing.call(seat, card, seat.lease), until)
             seat.renewed(card, seat.lease, seat.promised)
 
@@ -248,7 +248,7 @@ class Queues:
                 for one in expired:
                     self._sightings.forget(_sign(one))
                 ahead = requests.taken_out(answer)
-        except Broken:
+        except CallFailed:
             return False  # where the own ticket stands is known all the same
         return True
 

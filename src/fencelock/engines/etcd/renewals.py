@@ -12,7 +12,7 @@ from fencelock.engines.etcd.leases import Lease
 from fencelock.engines.etcd.messages_pb2 import TxnResponse
 from fencelock.engines.etcd.queues import Queues
 from fencelock.engines.etcd.seat import Seat, View
-from fencelock.engines.etcd.troubles import Broken, LeaseGone
+from fencelock.engines.etcd.troubles import CallFailed, LeaseGone
 from fencelock.engines.etcd.wire import TXN, Method, txn
 
 _CHUNK = 100
@@ -30,9 +30,9 @@ class _Renewal(NamedTuple):
 
 
 async def renew(queues: Queues, tickets: Sequence[Ticket], until: float) -> list[Standing | None]:
-    """How each stands; None for one of which nothing was heard. `Broken` if that is all of them."""
+    """How each stands; None for one of which nothing was heard. `CallFailed` if that is all of them."""
     standings: list[Standing | None] = [None] * len(tickets)
-    failure: Broken | None = None
+    failure: CallFailed | None = None
     for _ in range(2):  # a second time for those whose lease turned out to be gone
         sent = queues.io.now()
         renewals: list[_Renewal] = []
@@ -62,7 +62,7 @@ async def _round(
     standings: list[Standing | None],
     sent: float,
     until: float,
-) -> Broken | None:
+) -> CallFailed | None:
     """Keep the leases alive and renew the tickets, all at the same time; the worst that happened."""
     leases = queues.leases
     stale = {one.lease.id: one.lease for one in renewals if leases.stale(one.lease, one.ttl, sent)}
@@ -72,16 +72,16 @@ async def _round(
         steps = [requests.renew(one.seat, one.view, one.card, one.lease) for one in chunk]
         calls.append((TXN, txn(then=steps)))
     answers = await queues.cluster.ask_all(calls, until)
-    failure: Broken | None = None
+    failure: CallFailed | None = None
     for lease, answer in zip(stale.values(), answers, strict=False):
-        if isinstance(answer, Broken):
+        if isinstance(answer, CallFailed):
             failure = answer
         elif not leases.kept(lease, answer, sent):
             failure = LeaseGone("the lease has expired", "not applied")
     for chunk, answer in zip(chunks, answers[len(stale) :], strict=True):
         if isinstance(answer, LeaseGone):
             leases.forget(*(one.lease for one in chunk))
-        if isinstance(answer, Broken):
+        if isinstance(answer, CallFailed):
             failure = answer
         else:
             await _take_in(queues, chunk, answer, standings, sent, until)

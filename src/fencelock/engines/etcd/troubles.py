@@ -8,29 +8,29 @@ from typing import Any
 import grpc
 
 from fencelock.core.errors import Outcome
+from fencelock.engines.failure import RequestFailed
 
 
-class Broken(Exception):
+class CallFailed(RequestFailed):
     """A request failed. `elsewhere`: another server of the cluster may do better."""
 
     def __init__(
         self, text: str, outcome: Outcome, *, elsewhere: bool = False, advice: str = ""
     ) -> None:
-        super().__init__(text)
-        self.outcome: Outcome = outcome
+        super().__init__(text, outcome)
         self.elsewhere = elsewhere
         self.advice = advice
 
 
-class LoginNeeded(Broken):
+class LoginNeeded(CallFailed):
     """The token is not valid any more: it has expired, or the users were changed."""
 
 
-class LeaseGone(Broken):
+class LeaseGone(CallFailed):
     """A lease that the request named does not exist (any more)."""
 
 
-class Compacted(Broken):
+class Compacted(CallFailed):
     """The history that was asked for has been thrown away."""
 
 
@@ -70,7 +70,7 @@ _ADVICE = {
 """By a part of the message, in lower case; the first one counts."""
 
 
-def broken(error: Any, where: str) -> Broken:
+def broken(error: Any, where: str) -> CallFailed:
     """What a failed call means, by its status code and etcd's words."""
     code = error.code()
     text = str(error.details() or code.name.lower().replace("_", " "))
@@ -82,19 +82,19 @@ def broken(error: Any, where: str) -> Broken:
     if code is grpc.StatusCode.OUT_OF_RANGE and "compacted" in lower:
         return Compacted(text, "not applied")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return Broken(f"no answer from {where}", "unknown", elsewhere=True)
+        return CallFailed(f"no answer from {where}", "unknown", elsewhere=True)
     if code is grpc.StatusCode.UNAVAILABLE:
         not_sent = any(part in lower for part in _NOT_SENT)
         outcome: Outcome = "not applied" if not_sent else "unknown"
         if not text.startswith("etcdserver"):
             text = f"can't reach {where}: {_shortened(text)}"
-        return Broken(text, outcome, elsewhere=True)
+        return CallFailed(text, outcome, elsewhere=True)
     if code in _CERTAIN:
-        return Broken(text, "not applied", elsewhere=code is grpc.StatusCode.RESOURCE_EXHAUSTED)
+        return CallFailed(text, "not applied", elsewhere=code is grpc.StatusCode.RESOURCE_EXHAUSTED)
     if code is grpc.StatusCode.CANCELLED:
-        return Broken("the request was cancelled", "unknown")
+        return CallFailed("the request was cancelled", "unknown")
     # Internal, unknown, data loss: what answers there may not even be etcd.
-    return Broken(f"{where}: {_shortened(text)}", "unknown", elsewhere=True)
+    return CallFailed(f"{where}: {_shortened(text)}", "unknown", elsewhere=True)
 
 
 _CERTAIN = {
@@ -115,7 +115,7 @@ def _shortened(text: str) -> str:
     return re.sub(r"^[A-Z_]+: ipv[46]:\S+: ", "", text).removesuffix(": OK")
 
 
-def explained(error: Broken) -> str:
+def explained(error: CallFailed) -> str:
     """What happened and what to do about it."""
     text = str(error)
     advice = error.advice or next(

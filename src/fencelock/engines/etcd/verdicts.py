@@ -12,7 +12,7 @@ from fencelock.engines.etcd.leases import Leases
 from fencelock.engines.etcd.messages_pb2 import RangeRequest, TxnRequest
 from fencelock.engines.etcd.seat import Seat
 from fencelock.engines.etcd.traces import Trace, Verdict
-from fencelock.engines.etcd.troubles import Broken, Compacted
+from fencelock.engines.etcd.troubles import CallFailed, Compacted
 from fencelock.engines.etcd.wire import RANGE, TXN, first, oldest
 
 
@@ -59,7 +59,7 @@ class Verdicts:
         self, seat: Seat, fence: int, trace: Trace, verdict: Verdict, until: float
     ) -> None:
         """Save those who come to share after this one the look into the past."""
-        with suppress(Broken):
+        with suppress(CallFailed):
             traces = await self._leases.traces(until)
             request = sharing.settle(seat, fence, trace, verdict.abandoned, traces)
             await self._ask(request, until)

@@ -27,7 +27,7 @@ from fencelock.engines.etcd.messages_pb2 import (
 )
 from fencelock.engines.etcd.node import Node, Stream
 from fencelock.engines.etcd.revisions import Revisions
-from fencelock.engines.etcd.troubles import Broken
+from fencelock.engines.etcd.troubles import CallFailed
 from fencelock.io.contract import IO, Event, Task
 
 log = logging.getLogger("fencelock")
@@ -144,7 +144,7 @@ class Watches:
         except BaseException as error:  # whatever it is: the next watcher begins anew
             with self._mutex:
                 self._task = None
-            self._give_up(Broken(f"the listener failed: {error!r}", "not applied"))
+            self._give_up(CallFailed(f"the listener failed: {error!r}", "not applied"))
             if not isinstance(error, Exception):
                 raise
             log.warning("a listener has ended, and another one takes its place", exc_info=error)
@@ -178,7 +178,7 @@ class Watches:
                 self._task = None
             return self._task is not None
 
-    async def _listen(self) -> tuple[bool, Broken | None]:
+    async def _listen(self) -> tuple[bool, CallFailed | None]:
         """Listen until the stream ends: whether anything came, and what broke it."""
         node: Node = self._cluster.node
         stream: Stream | None = None
@@ -194,7 +194,7 @@ class Watches:
             while (response := await stream.receive()) is not None:
                 heard = True
                 self._heard(response)
-        except Broken as error:
+        except CallFailed as error:
             self._cluster.mistrust(node)
             return heard, error
         finally:
@@ -266,7 +266,7 @@ class Watches:
         if self._stream is not None:
             self._stream.close()
 
-    def _give_up(self, error: Broken) -> None:
+    def _give_up(self, error: CallFailed) -> None:
         """No server lets us listen: those who wait have to know."""
         with self._mutex:
             watchers = {watcher for ear in self._ears.values() for watcher in ear.watchers}

@@ -19,7 +19,7 @@ from fencelock.engines.mysql.troubles import KILLED, TROUBLES
 from fencelock.engines.mysql.wire import Wire
 from fencelock.engines.sql import ears
 from fencelock.engines.sql.answers import lines_of
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.io.contract import IO, Event
 
 _PATIENCE = 5.0
@@ -70,7 +70,7 @@ class Ears(ears.Ears[Wire]):
                 began = self._io.now()
                 try:
                     await self._sleep(wire, waiting, pace)
-                except Broken:
+                except DatabaseFailed:
                     if self._io.now() - began < _PATIENCE:
                         raise
                     # Silence. But it may be us who was stopped, and the answer is there: whoever waits
@@ -80,7 +80,7 @@ class Ears(ears.Ears[Wire]):
             elif not await alarm.wait(self.IDLE) and self._retire():
                 return
             if self._closed:
-                raise Broken("the client was closed", "not applied")
+                raise DatabaseFailed("the client was closed", "not applied")
 
     async def _sleep(self, wire: Wire, waiting: list[Ticket], pace: _Pace) -> None:
         """Let the server sleep for us until there is news, or until it is time to look by ourselves."""
@@ -89,7 +89,7 @@ class Ears(ears.Ears[Wire]):
         began = self._io.now()
         try:
             answers = await wire.call(request, seconds + _PATIENCE)
-        except Broken as error:
+        except DatabaseFailed as error:
             if error.code in TROUBLES.not_there:
                 await self._server.install(wire, _PATIENCE)
             elif error.code != str(KILLED):

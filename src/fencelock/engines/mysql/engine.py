@@ -25,8 +25,8 @@ class MysqlEngine(RowsEngine[Wire]):
             "server that goes on is behind; one may then be handed out twice, so guards compare (fence, id)"
         ),
         clock="the MySQL server's wall clock",
-        sharing=True,
-        notes=True,
+        supports_sharing=True,
+        supports_notes=True,
         condition=(
             "the database is one server that flushes each commit (innodb_flush_log_at_trx_commit = 1), no "
             "replica that lags behind is promoted, and the server's wall clock is never set forward"

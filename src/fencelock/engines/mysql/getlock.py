@@ -25,7 +25,7 @@ class GetLockEngine(SessionsEngine[Wire]):
             "if its clock is behind"
         ),
         clock="none: a lock lasts as long as its connection",
-        numbered=False,
+        fenced_while_waiting=False,
     )
 
     def __init__(self, target: Target, heartbeat: float, io: IO) -> None:

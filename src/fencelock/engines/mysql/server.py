@@ -9,7 +9,7 @@ from fencelock.engines.mysql.schema import MODE, pieces
 from fencelock.engines.mysql.troubles import FORBIDDEN, LOST
 from fencelock.engines.mysql.urls import Target
 from fencelock.engines.mysql.wire import AsyncioWire, BlockingWire, DriverError, Wire, parts
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.io import clock
 from fencelock.io.contract import IO
 
@@ -55,13 +55,15 @@ class Server:
         """A connection that is ready for use."""
         deadline = clock.now() + timeout
         if timeout <= 0:
-            raise Broken("no time was left to connect", "not applied")
+            raise DatabaseFailed("no time was left to connect", "not applied")
         wire = await self._open(timeout)
         try:
             await self._greet(wire, deadline - clock.now())
-        except Broken as error:
+        except DatabaseFailed as error:
             wire.close()
-            raise Broken(f"{error} (while connecting)", "not applied", error.code) from error
+            raise DatabaseFailed(
+                f"{error} (while connecting)", "not applied", error.code
+            ) from error
         except BaseException:
             wire.close()
             raise
@@ -75,7 +77,7 @@ class Server:
         deadline = clock.now() + timeout
         lock = f"SELECT GET_LOCK({binary(_INSTALLING)}, {max(0, int(timeout))})"
         if await wire.call(lock, timeout) != ["1"]:
-            raise Broken("somebody else creates the tables, for long", "not applied")
+            raise DatabaseFailed("somebody else creates the tables, for long", "not applied")
         prefix = self._target.prefix
         try:
             there = await wire.call(_THERE.format(prefix=prefix), deadline - clock.now())
@@ -83,12 +85,12 @@ class Server:
                 if (name in there) == piece.startswith("DROP"):
                     await wire.call(piece, deadline - clock.now())
             await wire.call(f"DO RELEASE_LOCK({binary(_INSTALLING)})", deadline - clock.now())
-        except Broken as error:
+        except DatabaseFailed as error:
             wire.close()
             if error.code not in FORBIDDEN:
                 text = f"can't create the tables and procedures {prefix}_…: {error}"
-                raise Broken(text, "not applied") from error
-            raise Broken(
+                raise DatabaseFailed(text, "not applied") from error
+            raise DatabaseFailed(
                 f"the tables and procedures {prefix}_… are not there, and this user may not create "
                 f"them: {error}",
                 "not applied",
@@ -102,19 +104,21 @@ class Server:
             code, text = parts(error)
             if code in LOST and "Packet" not in text:
                 text += " while connecting"
-            raise Broken(text, "not applied", str(code)) from error
+            raise DatabaseFailed(text, "not applied", str(code)) from error
         except TimeoutError as error:
             text = f"no answer within {timeout:.3g} s while connecting"
-            raise Broken(text, "not applied") from error
+            raise DatabaseFailed(text, "not applied") from error
         except OSError as error:
-            raise Broken(f"{error} while connecting", "not applied") from error
+            raise DatabaseFailed(f"{error} while connecting", "not applied") from error
         except (
             RuntimeError,
             ImportError,
         ) as error:  # a package is missing that the server asks for
-            raise Broken(str(error), "not applied") from error
+            raise DatabaseFailed(str(error), "not applied") from error
         except Exception as error:  # what a driver does with an answer that is no MySQL
-            raise Broken(f"the server speaks otherwise: {error!r}", "not applied") from error
+            raise DatabaseFailed(
+                f"the server speaks otherwise: {error!r}", "not applied"
+            ) from error
 
     async def _greet(self, wire: Wire, timeout: float) -> None:
         ((version, moves, flush),) = await wire.rows(self._session, timeout)
@@ -122,9 +126,9 @@ class Server:
         found = tuple(int(part) for part in version.split("-")[0].split(".")[:3])
         if found < _OLDEST[kind]:
             wanted = ".".join(map(str, _OLDEST[kind]))
-            raise Broken(f"{kind} {version}, but Fencelock needs {wanted}", "not applied")
+            raise DatabaseFailed(f"{kind} {version}, but Fencelock needs {wanted}", "not applied")
         if not moves:
-            raise Broken("the server runs with --sysdate-is-now", "not applied")
+            raise DatabaseFailed("the server runs with --sysdate-is-now", "not applied")
         if flush != 1 and not self._warned:
             self._warned = True
             log.warning(

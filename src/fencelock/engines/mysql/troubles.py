@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.engines.sql.database import Troubles
 
 FORBIDDEN = ("1044", "1142", "1227", "1370", "1419")
@@ -67,7 +67,7 @@ _HINTS = {
 }
 
 
-def _explained(error: Broken) -> str:
+def _explained(error: DatabaseFailed) -> str:
     text = str(error)
     advice = next((hint for part, hint in _HINTS.items() if part in text), None)
     if advice is None:

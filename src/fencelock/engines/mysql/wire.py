@@ -21,7 +21,7 @@ from pymysql.err import MySQLError
 
 from fencelock.engines.mysql.troubles import IN_DOUBT, KILLED, LOST, TROUBLES
 from fencelock.engines.sql.bell import Bell
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 
 DriverError = (MySQLError, AsyncMySQLError)
 """What the drivers raise."""
@@ -56,30 +56,30 @@ class Wire(ABC):
     async def rows(self, sql: str, timeout: float) -> Rows:
         """Run a statement; the rows of all its results."""
         if timeout <= 0:
-            raise Broken("no time was left to ask", "not applied")
+            raise DatabaseFailed("no time was left to ask", "not applied")
         try:
             return await self._exchange(sql, timeout)
         except DriverError as error:
             raise self._failed(error, timeout) from error
         except (TimeoutError, OSError) as error:
             self.close()
-            raise Broken(_said(error, timeout), "unknown") from error
+            raise DatabaseFailed(_said(error, timeout), "unknown") from error
         except Exception as error:  # what a driver does with an answer that was damaged
             self.close()
-            raise Broken(f"the answer makes no sense: {error!r}", "unknown") from error
+            raise DatabaseFailed(f"the answer makes no sense: {error!r}", "unknown") from error
         except BaseException:  # interrupted between request and answer: it is out of step
             self.close()
             raise
 
-    def _failed(self, error: Exception, timeout: float) -> Broken:
+    def _failed(self, error: Exception, timeout: float) -> DatabaseFailed:
         code, text = parts(error)
         harmless = str(code) in TROUBLES.try_again + TROUBLES.not_there
         if not harmless and not (self.interruptible and code == KILLED):
             # The procedure may have been ended before it could roll back: closing does that, too.
             self.close()
         if code in LOST:
-            return Broken(_said(error.__cause__ or text, timeout), "unknown", str(code))
-        return Broken(text, "unknown" if code in IN_DOUBT else "not applied", str(code))
+            return DatabaseFailed(_said(error.__cause__ or text, timeout), "unknown", str(code))
+        return DatabaseFailed(text, "unknown" if code in IN_DOUBT else "not applied", str(code))
 
     @abstractmethod
     async def _exchange(self, sql: str, timeout: float) -> Rows: ...
@@ -92,7 +92,7 @@ class Wire(ABC):
             raise self._failed(error, timeout) from error
         except OSError as error:
             self.close()
-            raise Broken(_said(error, timeout), "unknown") from error
+            raise DatabaseFailed(_said(error, timeout), "unknown") from error
         except BaseException:
             self.close()
             raise
@@ -103,14 +103,14 @@ class Wire(ABC):
             rows = await self._receive(timeout)
         except Exception as error:  # an answer that was damaged makes a driver raise anything
             self.close()
-            raise Broken(parts(error)[1], "not applied") from error
+            raise DatabaseFailed(parts(error)[1], "not applied") from error
         if rows is not None and rows != [(1,)]:
             self.close()
-            raise Broken("the server gave up waiting", "not applied")
+            raise DatabaseFailed("the server gave up waiting", "not applied")
         return rows is not None
 
     @abstractmethod
-    def rouse(self) -> None:
+    def interrupt(self) -> None:
         """Let an `answered` that waits come back at once; from any thread."""
 
     @abstractmethod
@@ -169,7 +169,7 @@ class BlockingWire(Wire):
         self._conn._read_query_result()
         return list(self._conn._result.rows or ())
 
-    def rouse(self) -> None:
+    def interrupt(self) -> None:
         if self._bell is not None:
             self._bell.ring()
 
@@ -238,7 +238,7 @@ class AsyncioWire(Wire):
         await asyncio.wait(both, timeout=max(0.0, timeout), return_when=asyncio.FIRST_COMPLETED)
         return self._begun.result() if self._begun.done() else None
 
-    def rouse(self) -> None:
+    def interrupt(self) -> None:
         if self._sleeper is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._sleeper.get_loop().call_soon_threadsafe(_settle, self._sleeper)

@@ -29,8 +29,8 @@ class PostgresqlEngine(RowsEngine[Wire]):
             "server that goes on is behind; one may then be handed out twice, so guards compare (fence, id)"
         ),
         clock="the PostgreSQL server's wall clock",
-        sharing=True,
-        notes=True,
+        supports_sharing=True,
+        supports_notes=True,
         condition=(
             "the database is one server with fsync on, or only a synchronous standby is ever promoted, after "
             "the old primary has ended; and the server's wall clock is never set forward"

@@ -28,10 +28,10 @@ class Readiness(ABC):
 
     @abstractmethod
     async def roused(self, timeout: float) -> bool:
-        """As `readable`, but for long: `rouse` ends it, too (False)."""
+        """As `readable`, but for long: `interrupt` ends it, too (False)."""
 
     @abstractmethod
-    def rouse(self) -> None:
+    def interrupt(self) -> None:
         """From any thread; does nothing if nobody waits in that way."""
 
     def close(self) -> None:  # noqa: B027 - only threads need something to be closed
@@ -64,7 +64,7 @@ class BlockingReadiness(Readiness):
         self._bell = self._bell or Bell(self.descriptor)
         return self._bell.wait(timeout)
 
-    def rouse(self) -> None:
+    def interrupt(self) -> None:
         if self._bell is not None:
             self._bell.ring()
 
@@ -98,7 +98,7 @@ class AsyncioReadiness(Readiness):
         future = self._sleeper = loop.create_future()
         return await self._until(future, loop, loop.add_reader, loop.remove_reader, timeout)
 
-    def rouse(self) -> None:
+    def interrupt(self) -> None:
         if self._sleeper is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._sleeper.get_loop().call_soon_threadsafe(_settle, self._sleeper, False)

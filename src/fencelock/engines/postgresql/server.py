@@ -11,7 +11,7 @@ from fencelock.engines.postgresql.schema import script
 from fencelock.engines.postgresql.troubles import FORBIDDEN
 from fencelock.engines.postgresql.urls import Place, Target
 from fencelock.engines.postgresql.wire import Wire
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.io import clock
 from fencelock.io.contract import IO
 
@@ -54,7 +54,7 @@ class Server:
     async def connect(self, timeout: float) -> Wire:
         """A connection to whoever is the primary."""
         deadline = clock.now() + timeout
-        failures: list[Broken] = []
+        failures: list[DatabaseFailed] = []
         for number, place in enumerate(list(self._places)):
             left = deadline - clock.now()
             # A server that does not answer must leave some time to the others.
@@ -66,37 +66,39 @@ class Server:
                 except BaseException:
                     wire.close()
                     raise
-            except Broken as error:
-                failures.append(Broken(f"{place}: {error}", "not applied", error.code))
+            except DatabaseFailed as error:
+                failures.append(DatabaseFailed(f"{place}: {error}", "not applied", error.code))
                 failures[-1].__cause__ = error
                 continue
             self._places.remove(place)
             self._places.insert(0, place)  # likely to be the primary next time, too
             return wire
         text = "; ".join(str(failure) for failure in failures)
-        raise Broken(f"can't connect to {text}", "not applied", failures[0].code) from failures[0]
+        raise DatabaseFailed(
+            f"can't connect to {text}", "not applied", failures[0].code
+        ) from failures[0]
 
     async def install(self, wire: Wire, timeout: float) -> None:
         """Create what is missing; one client does it, the others wait for that."""
         schema = self._target.schema
         try:
             await wire.script(script(schema), timeout)
-        except Broken as error:
+        except DatabaseFailed as error:
             wire.close()  # its transaction is still open
             why = "is not there, and this user may not create it"
             if error.code != FORBIDDEN:
                 why = "is not complete, and can't be created"
             text = f"the schema {schema!r} {why}: {error}"
-            raise Broken(text, "not applied", error.code) from error
+            raise DatabaseFailed(text, "not applied", error.code) from error
 
     async def _open(self, place: Place, deadline: float) -> Wire:
-        failure: Broken | None = None
+        failure: DatabaseFailed | None = None
         for address in await self._addresses(place, deadline):
             for _ in range(2):
                 conninfo = self._target.conninfo(place, address, direct=not self.pooled)
                 try:
                     return await Wire.open(conninfo, self._kind, deadline)
-                except Broken as error:
+                except DatabaseFailed as error:
                     failure = error
                     if self.pooled or _POOLER not in str(error):
                         break
@@ -111,7 +113,7 @@ class Server:
             left = deadline - clock.now()
             return [*await self._kind.resolve(place.host, place.port, left)]
         except OSError as error:  # a TimeoutError among them
-            raise Broken(
+            raise DatabaseFailed(
                 f"can't look up the host: {error or 'no answer'}", "not applied"
             ) from error
 
@@ -120,11 +122,11 @@ class Server:
         text = _FACTS + _PATIENCE
         ((version, standby, direct, durable), *_) = await wire.script(text, deadline - clock.now())
         if int(version or 0) < _OLDEST:
-            raise Broken(
+            raise DatabaseFailed(
                 f"PostgreSQL {int(version or 0) // 10_000}, but Fencelock needs 12", "not applied"
             )
         if standby == "t":
-            raise Broken("this is a standby, which can't give out locks", "not applied")
+            raise DatabaseFailed("this is a standby, which can't give out locks", "not applied")
         self.pooled = self.pooled or direct != "yes"
         if self.pooled and self._target.patient:
             raise Unsupported(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.engines.sql.database import Troubles
 
 UNPREPARED = "26000"
@@ -57,7 +57,7 @@ _HINTS = {
 }
 
 
-def _explained(error: Broken) -> str:
+def _explained(error: DatabaseFailed) -> str:
     text = str(error)
     advice = _CODES.get(error.code)
     if advice is None:

@@ -20,7 +20,7 @@ from psycopg import pq
 from fencelock.engines.postgresql.calls import Call, Statement
 from fencelock.engines.postgresql.readiness import Readiness
 from fencelock.engines.postgresql.troubles import UNPREPARED
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.io import clock
 
 _CHATTER = ("This probably means", "before or while processing", "Is the server running")
@@ -51,28 +51,28 @@ class Wire:
 
     @classmethod
     async def open(cls, conninfo: str, kind: type[Readiness], deadline: float) -> Wire:
-        """Connect, or raise `Broken`."""
+        """Connect, or raise `DatabaseFailed`."""
         conn = pq.PGconn.connect_start(conninfo.encode())
         try:
             readiness: Readiness | None = None
             status: int = pq.PollingStatus.WRITING
             while status != pq.PollingStatus.OK:
                 if conn.status == pq.ConnStatus.BAD or status == pq.PollingStatus.FAILED:
-                    raise Broken(_tidy(conn.get_error_message()), "not applied")
+                    raise DatabaseFailed(_tidy(conn.get_error_message()), "not applied")
                 # libpq may try again with another socket, with TLS or without.
                 if readiness is None or readiness.descriptor != conn.socket:
                     readiness = kind(conn.socket)
                 reading = status == pq.PollingStatus.READING
                 wait = readiness.readable if reading else readiness.writable
                 if not await wait(deadline - clock.now()):
-                    raise Broken("no answer", "not applied")
+                    raise DatabaseFailed("no answer", "not applied")
                 status = conn.connect_poll()
             conn.nonblocking = 1
             assert readiness is not None
             return cls(conn, kind(conn.socket))
         except psycopg.Error as error:
             conn.finish()
-            raise Broken(_tidy(str(error)), "not applied") from error
+            raise DatabaseFailed(_tidy(str(error)), "not applied") from error
         except BaseException:
             conn.finish()
             raise
@@ -80,7 +80,7 @@ class Wire:
     async def call(self, request: Call, timeout: float) -> list[str]:
         """Run a statement as a transaction of its own; the first column of its rows."""
         if timeout <= 0:
-            raise Broken("no time was left to ask", "not applied")
+            raise DatabaseFailed("no time was left to ask", "not applied")
         statement, values = request
         encoded = [value.encode() for value in values]
         if self._prepared.get(statement.name):
@@ -91,7 +91,7 @@ class Wire:
                 timeout = await self._prepare(statement, timeout)
         try:
             results = await self._exchange(send, timeout)
-        except Broken as error:
+        except DatabaseFailed as error:
             if error.code == UNPREPARED:
                 self._prepared.clear()  # somebody has reset the session: the next try prepares anew
             raise
@@ -128,7 +128,7 @@ class Wire:
             await self._flush(deadline)
         except (psycopg.Error, OSError) as error:  # a TimeoutError among them
             self.close()
-            raise Broken(_tidy(str(error)), "unknown") from error
+            raise DatabaseFailed(_tidy(str(error)), "unknown") from error
         except BaseException:
             self.close()
             raise
@@ -144,12 +144,12 @@ class Wire:
             await self._answers(clock.now() + _REST)
             return True
         except TimeoutError as error:
-            raise Broken("only a part of an answer came", "not applied") from error
+            raise DatabaseFailed("only a part of an answer came", "not applied") from error
         except (psycopg.Error, OSError) as error:
-            raise Broken(_tidy(str(error)), "not applied") from error
+            raise DatabaseFailed(_tidy(str(error)), "not applied") from error
 
-    def rouse(self) -> None:
-        self._readiness.rouse()
+    def interrupt(self) -> None:
+        self._readiness.interrupt()
 
     async def notifications(self, timeout: float) -> list[str]:
         """Wait for notifications; their payloads, none if the time is up."""
@@ -162,10 +162,10 @@ class Wire:
                 payloads.append(notify.extra.decode(errors="replace"))
             # Only now: what makes no sense is found when it is parsed, and libpq closes the socket then.
             if self._conn.status == pq.ConnStatus.BAD:
-                raise Broken(_tidy(self._conn.get_error_message()), "not applied")
+                raise DatabaseFailed(_tidy(self._conn.get_error_message()), "not applied")
             return payloads
         except (psycopg.Error, OSError) as error:
-            raise Broken(_tidy(str(error)), "not applied") from error
+            raise DatabaseFailed(_tidy(str(error)), "not applied") from error
 
     def is_cut(self) -> bool:
         """Whether the server has closed it while it lay idle: it has nothing else to say then."""
@@ -188,11 +188,11 @@ class Wire:
             return await self._answers(deadline)
         except TimeoutError as error:
             self.close()
-            raise Broken(f"no answer within {timeout:.3g} s", "unknown") from error
+            raise DatabaseFailed(f"no answer within {timeout:.3g} s", "unknown") from error
         except (psycopg.Error, OSError) as error:
             self.close()
-            raise Broken(_tidy(str(error)), "unknown") from error
-        except Broken:
+            raise DatabaseFailed(_tidy(str(error)), "unknown") from error
+        except DatabaseFailed:
             raise
         except BaseException:  # interrupted between request and answer: it is out of step
             self.close()
@@ -208,7 +208,7 @@ class Wire:
         if conn.flush():
             await self._flush(deadline)
         results: list[pq.abc.PGresult] = []
-        trouble: Broken | None = None
+        trouble: DatabaseFailed | None = None
         while True:
             while conn.is_busy():
                 if not await readiness.readable(deadline - clock.now()):
@@ -227,7 +227,7 @@ class Wire:
         return results
 
 
-def _trouble(result: pq.abc.PGresult) -> Broken:
+def _trouble(result: pq.abc.PGresult) -> DatabaseFailed:
     code = _text(result.error_field(pq.DiagnosticField.SQLSTATE)) or ""
     said = _text(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
     severity = _text(result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED))
@@ -235,7 +235,7 @@ def _trouble(result: pq.abc.PGresult) -> Broken:
     # the commit; without a code it is libpq's own, who lost it.
     rolled_back = severity == "ERROR" and code != ""
     text = said or _tidy(result.get_error_message())
-    return Broken(text, "not applied" if rolled_back else "unknown", code)
+    return DatabaseFailed(text, "not applied" if rolled_back else "unknown", code)
 
 
 def _text(value: bytes | None) -> str | None:

@@ -16,6 +16,7 @@ from fencelock.core.errors import EngineError
 from fencelock.core.names import matches
 from fencelock.core.ticket import ADMITTED, WAITING, Departure, Inspection, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis import requests
 from fencelock.engines.redis.keys import (
     RECORDS,
@@ -32,7 +33,7 @@ from fencelock.engines.redis.words import inspection_of, ms, news_of, standing_o
 from fencelock.engines.resp.advice import explained, first_word
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.script import Script
-from fencelock.engines.resp.wire import Broken, Rejected, forgotten
+from fencelock.engines.resp.wire import Rejected, forgotten
 from fencelock.io.contract import IO
 
 _BATCH = 500
@@ -52,8 +53,8 @@ class RedisEngine(Engine):
             "server's; a failover may hand out one fence twice, so guards compare (fence, id)"
         ),
         clock="the Redis server's wall clock",
-        sharing=True,
-        notes=True,
+        supports_sharing=True,
+        supports_notes=True,
     )
 
     def __init__(self, topology: Topology, where: str, io: IO) -> None:
@@ -92,7 +93,7 @@ class RedisEngine(Engine):
                     self._parked[id] = name, node, link
                 else:
                     node.give(link, id)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._failed(error, node, name) from error
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
@@ -126,7 +127,7 @@ class RedisEngine(Engine):
         name, node, link = parked
         try:
             wake_up = await node.listen(link, ticket.id, until - self._io.now())
-        except Broken as error:
+        except RequestFailed as error:
             self.unpark(ticket)
             if not self._topology.moved(name, node):
                 self._topology.mistrust(node)
@@ -139,12 +140,12 @@ class RedisEngine(Engine):
             _, node, link = parked
             node.give(link, ticket.id)
 
-    def rouse(self, ticket: Ticket) -> None:
+    def interrupt(self, ticket: Ticket) -> None:
         with self._rousing:
             parked = self._parked.get(ticket.id)
             if parked is not None:
                 _, node, link = parked
-                node.rouse(link, ticket.id)
+                node.interrupt(link, ticket.id)
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         keys = keys_and_note_of(tag_of(ticket.name))
@@ -167,7 +168,7 @@ class RedisEngine(Engine):
                 names = [name for name in await self._scan(node, timeout) if matches(name, pattern)]
                 for start in range(0, len(names), _BATCH):
                     found += await self._in_use(node, names[start : start + _BATCH], timeout)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._translated(error, None) from error
         return sorted(found)
 
@@ -211,7 +212,7 @@ class RedisEngine(Engine):
         node = await self._topology.node(name, timeout)
         try:
             link = await node.take(timeout, waiter)
-        except Broken:
+        except RequestFailed:
             self._topology.mistrust(node)
             raise
         return node, link, time_left(self._io, timeout, started)
@@ -237,7 +238,7 @@ class RedisEngine(Engine):
                     return reply
                 finally:
                     node.give(link)
-            except Broken as error:
+            except RequestFailed as error:
                 if redirected or first_word(error) != "MOVED":
                     raise self._failed(error, node, name) from error
                 redirected = True
@@ -254,7 +255,7 @@ class RedisEngine(Engine):
             raise self._topology.rejected(node, link, reply)
         return reply
 
-    def _failed(self, error: Broken, node: Node | None, name: str) -> EngineError:
+    def _failed(self, error: RequestFailed, node: Node | None, name: str) -> EngineError:
         if node is not None and not isinstance(error, Rejected):
             self._topology.mistrust(node)
         return self._translated(error, name)
@@ -278,11 +279,11 @@ class RedisEngine(Engine):
         for name, answer in zip(
             names, await self._many.batch(node, INSPECT, calls, timeout), strict=True
         ):
-            if not isinstance(answer, Broken):
+            if not isinstance(answer, RequestFailed):
                 used += [name] if answer[2] else []
             elif first_word(answer) != "WRONGTYPE":  # that one is not ours
                 raise answer
         return used
 
-    def _translated(self, error: Broken, name: str | None) -> EngineError:
+    def _translated(self, error: RequestFailed, name: str | None) -> EngineError:
         return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)

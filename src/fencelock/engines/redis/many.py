@@ -8,6 +8,7 @@ from typing import Any
 import hiredis
 
 from fencelock.core.ticket import Place, Standing, Ticket
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis import requests
 from fencelock.engines.redis.scripts import ENTER, RENEW
 from fencelock.engines.redis.topology import Topology, Unserved
@@ -15,7 +16,7 @@ from fencelock.engines.redis.words import standing_of
 from fencelock.engines.resp.advice import first_word
 from fencelock.engines.resp.link import Node
 from fencelock.engines.resp.script import Script
-from fencelock.engines.resp.wire import Broken, forgotten
+from fencelock.engines.resp.wire import forgotten
 from fencelock.io.contract import IO
 
 LEAST = 0.01
@@ -38,7 +39,7 @@ class Many:
 
     async def enter_free(
         self, tickets: Sequence[Ticket], timeout: float
-    ) -> tuple[list[Standing], list[Broken]]:
+    ) -> tuple[list[Standing], list[RequestFailed]]:
         """Take what is free, and say what went wrong.
 
         One server after the other: a caller that is cancelled leaves nothing behind that still asks,
@@ -56,7 +57,7 @@ class Many:
             remaining = time_left(self._io, timeout, started)
             replies = await self._tried(node, ENTER, [calls[i] for i in wanted], remaining)
             for index, reply in zip(wanted, replies, strict=True):
-                if isinstance(reply, Broken):
+                if isinstance(reply, RequestFailed):
                     failures.append(reply)
                     continue
                 standings[index] = standing_of(reply)
@@ -66,7 +67,7 @@ class Many:
 
     async def renew(
         self, tickets: Sequence[Ticket], timeout: float
-    ) -> tuple[list[Standing | None], list[Broken]]:
+    ) -> tuple[list[Standing | None], list[RequestFailed]]:
         """Renew what can be renewed, and say what went wrong."""
         standings: list[Standing | None] = [None] * len(tickets)
         started = self._io.now()
@@ -79,7 +80,7 @@ class Many:
     async def batch(
         self, node: Node, script: Script, calls: list[bytes], timeout: float
     ) -> list[Any]:
-        """Call a script many times in one write; a call that was refused is answered by `Broken`."""
+        """Call a script many times in one write; a call that was refused is answered by `RequestFailed`."""
         started = self._io.now()
         link = await node.take(timeout)
         try:
@@ -105,23 +106,23 @@ class Many:
         """The same; if the server can't be talked to, that is the answer to each of them."""
         try:
             return await self.batch(node, script, calls, timeout)
-        except Broken as error:
+        except RequestFailed as error:
             self._topology.mistrust(node)
             return [error] * len(calls)
 
     async def _spread(
         self, tickets: Sequence[Ticket], indexes: Iterable[int], timeout: float
-    ) -> tuple[dict[Node, list[int]], list[Broken]]:
+    ) -> tuple[dict[Node, list[int]], list[RequestFailed]]:
         """Which tickets belong to which server, and why some belong to none."""
         groups: dict[Node, list[int]] = {}
-        failures: list[Broken] = []
+        failures: list[RequestFailed] = []
         for index in indexes:
             name = tickets[index].name
             try:  # at hand for almost all, and there may be thousands: no coroutine for each
                 node = self._topology.known(name) or await self._topology.node(name, timeout)
             except Unserved as error:
                 failures.append(error)
-            except Broken as error:
+            except RequestFailed as error:
                 return {}, [*failures, error]
             else:
                 groups.setdefault(node, []).append(index)
@@ -129,7 +130,7 @@ class Many:
 
     async def _renew_round(
         self, tickets: Sequence[Ticket], standings: list[Standing | None], timeout: float
-    ) -> list[Broken]:
+    ) -> list[RequestFailed]:
         """Renew those tickets that have no answer yet, at all their servers at the same time."""
         started = self._io.now()
         unanswered = (index for index, standing in enumerate(standings) if standing is None)
@@ -153,14 +154,16 @@ class Many:
         tickets: Sequence[Ticket],
         indexes: list[int],
         standings: list[Standing | None],
-        failures: list[Broken],
+        failures: list[RequestFailed],
         timeout: float,
     ) -> None:
         """Renew the tickets of one server in one write, and note down how each stands."""
         calls = [requests.renew(tickets[i]) for i in indexes]
         replies = await self._tried(node, RENEW, calls, timeout)
         for index, reply in zip(indexes, replies, strict=True):
-            if isinstance(reply, Broken):  # trouble with one name is no trouble with the others
+            if isinstance(
+                reply, RequestFailed
+            ):  # trouble with one name is no trouble with the others
                 failures.append(reply)
             else:
                 standings[index] = standing_of(reply)

@@ -9,11 +9,12 @@ from typing import Any, Generic, TypeVar
 
 import hiredis
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis.keys import tag_of
 from fencelock.engines.resp.advice import WRONG_NODE, WRONG_SERVER, first_word, rejection
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.packing import Command, pack
-from fencelock.engines.resp.wire import Broken, Login, Rejected, said
+from fencelock.engines.resp.wire import Login, Rejected, said
 from fencelock.io.contract import IO, Event
 
 SLOTS = 16384
@@ -25,7 +26,7 @@ Slots = list[tuple[int, int, Address]]
 A = TypeVar("A")
 
 
-class Unserved(Broken):
+class Unserved(RequestFailed):
     """Nobody is responsible for a name at the moment; others may be well served."""
 
 
@@ -108,7 +109,7 @@ class _Inquiry(Generic[A]):
     def __init__(self, over: Event) -> None:
         self.over = over
         self.answer: A | None = None
-        self.failure: Broken | None = None
+        self.failure: RequestFailed | None = None
 
 
 class _Discovered(Topology, Generic[A]):
@@ -134,16 +135,16 @@ class _Discovered(Topology, Generic[A]):
                 inquiry.answer = await self._ask(timeout)
                 self.on_news()
                 return inquiry.answer
-            except Broken as error:
+            except RequestFailed as error:
                 inquiry.failure = error
                 raise
             finally:
                 self._inquiry = None
                 inquiry.over.set()
         if not await inquiry.over.wait(timeout):
-            raise Broken(f"no answer within {timeout:.3g} s", "not applied")
+            raise RequestFailed(f"no answer within {timeout:.3g} s", "not applied")
         if inquiry.failure is not None:
-            raise Broken(str(inquiry.failure), "not applied") from inquiry.failure
+            raise RequestFailed(str(inquiry.failure), "not applied") from inquiry.failure
         # No answer, no failure: the one who asked was cancelled.
         return inquiry.answer or await self._discover(timeout)
 
@@ -164,7 +165,7 @@ async def ask(node: Node, command: Command, timeout: float) -> object:
     finally:
         node.give(link)
     if isinstance(reply, hiredis.ReplyError):
-        raise Broken(said(reply), "not applied")
+        raise RequestFailed(said(reply), "not applied")
     return reply
 
 
@@ -182,7 +183,7 @@ async def _answer(
     for node in nodes:
         try:
             answer = await ask(node, command, timeout / len(nodes))
-        except Broken as error:
+        except RequestFailed as error:
             failure = f"{node}: {error}"
             continue
         if not isinstance(answer, list) or not answer:
@@ -193,7 +194,7 @@ async def _answer(
             return node, answer
     if doubted is not None:
         return doubted
-    raise Broken(f"no {who} could tell where the master is ({failure})", "not applied")
+    raise RequestFailed(f"no {who} could tell where the master is ({failure})", "not applied")
 
 
 class Sentinel(_Discovered[Node]):

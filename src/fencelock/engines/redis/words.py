@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fencelock.core.ticket import Contender, Inspection, Owner, Place, Share, Standing
+from fencelock.core.ticket import Holder, Inspection, Owner, Place, Share, Standing, Waiter
 
 _PLACES = tuple(Place)
 _new = tuple.__new__
@@ -32,19 +32,19 @@ def inspection_of(name: str, reply: Sequence[Any]) -> Inspection:
     last, abandoned, holders, waiting, waiters = reply
     return Inspection(
         name,
-        tuple(_contender(*one) for one in sorted(holders)),
-        tuple(_contender(*one) for one in waiters),
+        tuple(Holder(*_ticket(*one)) for one in sorted(holders)),
+        tuple(Waiter(*_ticket(*one)) for one in waiters),
         waiting,
         last,
         bool(abandoned),
     )
 
 
-def _contender(
+def _ticket(
     fence: int, left_us: int, since_us: int, owner: bytes, group: bytes = b"", *permits: int
-) -> Contender:
+) -> tuple[Owner, int, float, float, Share]:
     share = Share(group.decode(), *permits)
-    return Contender(Owner.unpack(owner.decode()), fence, since_us / 1e6, left_us / 1e6, share)
+    return Owner.unpack(owner.decode()), fence, since_us / 1e6, left_us / 1e6, share
 
 
 def us(seconds: float) -> str:

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import hiredis
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redlock.lines import Lines
 from fencelock.engines.redlock.members import Members
 from fencelock.engines.redlock.scripts import LOADING
 from fencelock.engines.resp.advice import WRONG_SERVER, first_word, rejection
-from fencelock.engines.resp.wire import Broken, forgotten
+from fencelock.engines.resp.wire import forgotten
 from fencelock.io import clock
 
 
@@ -62,12 +63,12 @@ async def ask(
             if not silent:
                 return
             for node in silent:
-                why = Broken(f"no answer within {patience:.3g} s", "unknown")
+                why = RequestFailed(f"no answer within {patience:.3g} s", "unknown")
                 members.fail(lines, node, why)
                 send(take(node, None))
             continue
         node, replies = heard
-        if isinstance(replies, Broken):
+        if isinstance(replies, RequestFailed):
             members.fail(lines, node, replies)
             send(take(node, None))
             continue

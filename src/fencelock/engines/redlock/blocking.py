@@ -8,10 +8,10 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redlock.lines import Heard, Lines
 from fencelock.engines.resp.blocking import BlockingLink
 from fencelock.engines.resp.link import Link
-from fencelock.engines.resp.wire import Broken
 from fencelock.io import clock
 
 
@@ -73,7 +73,7 @@ class BlockingLines(Lines):
         self._replies[node] = []
         try:
             link.send(payload)
-        except Broken as error:
+        except RequestFailed as error:
             self._lose(node, error)
 
     def tell(self, node: int, payload: bytes, count: int) -> None:
@@ -85,7 +85,7 @@ class BlockingLines(Lines):
         self._owed[node] += count
         try:
             link.send(payload)
-        except Broken as error:
+        except RequestFailed as error:
             self._lose(node, error)
 
     def when_heard(self, node: int, call: Callable[[bool], None]) -> None:
@@ -140,7 +140,7 @@ class BlockingLines(Lines):
             if link is not None:
                 link.hang_up()
 
-    rouse = dismiss
+    interrupt = dismiss
 
     def settle(self, patience: float) -> None:
         """Wait a moment for what is owed: to hang up before it is read may undo what was sent."""
@@ -187,7 +187,7 @@ class BlockingLines(Lines):
             assert link is not None
             try:
                 replies = link.read()
-            except Broken as error:
+            except RequestFailed as error:
                 self._lose(node, error)
                 continue
             if not replies:  # only wake-ups, or a part of a reply
@@ -212,7 +212,7 @@ class BlockingLines(Lines):
             for call in calls:
                 call(heard)
 
-    def _lose(self, node: int, error: Broken) -> None:
+    def _lose(self, node: int, error: RequestFailed) -> None:
         waited = self._lacking[node] > 0
         self.drop(node)
         if waited:

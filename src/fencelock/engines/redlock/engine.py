@@ -62,7 +62,7 @@ class RedlockEngine(Engine):
         ),
         clock="each node's own, and a majority of them",
         fifo=False,
-        numbered=False,
+        fenced_while_waiting=False,
     )
 
     def __init__(self, members: Members, where: str, io: IO) -> None:
@@ -208,11 +208,11 @@ class RedlockEngine(Engine):
             lines.ignore(ticket.id)
             self._members.give(lines)
 
-    def rouse(self, ticket: Ticket) -> None:
+    def interrupt(self, ticket: Ticket) -> None:
         with self._rousing:
             seat = self._seats.get(ticket.id)
             if seat is not None and seat.parked is not None:
-                seat.parked.rouse(ticket.id)
+                seat.parked.interrupt(ticket.id)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         answers = await self._quorum.ask_all(name, INSPECT, timeout, str(limit))

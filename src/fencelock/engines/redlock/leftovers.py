@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from fencelock.core.backoff import Backoff
 from fencelock.core.errors import FencelockError
 from fencelock.core.ticket import Departure, Ticket
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redlock.asking import Request, ask
 from fencelock.engines.redlock.lines import Lines
 from fencelock.engines.redlock.members import Members
 from fencelock.engines.redlock.requests import release
-from fencelock.engines.resp.wire import Broken
 from fencelock.io.contract import IO, Event, Task
 
 _LOOK = 0.1
@@ -122,7 +122,7 @@ class Leftovers:
     async def _deliver(self) -> None:
         try:
             lines = await self._members.take(self._members.node_timeout)
-        except (Broken, FencelockError):
+        except (RequestFailed, FencelockError):
             return
         here = [key for key in list(self._left) if lines.links[key[0]] is not None]
         waiting = {node: [key for key in here if key[0] == node] for node, _ in here}

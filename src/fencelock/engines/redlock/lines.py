@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.link import Link
-from fencelock.engines.resp.wire import Broken
 
-Heard = tuple[int, list[Any] | Broken]
+Heard = tuple[int, list[Any] | RequestFailed]
 """Which node, and its replies or why there will be none."""
 
 
@@ -102,5 +102,5 @@ class Lines(ABC):
         """Have the one that listens stop; called by another one."""
 
     @abstractmethod
-    def rouse(self, waiter: str) -> None:
+    def interrupt(self, waiter: str) -> None:
         """The same, called from any thread."""

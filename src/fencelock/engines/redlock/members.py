@@ -11,6 +11,7 @@ import hiredis
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.errors import Unsupported
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redlock.blocking import BlockingLines
 from fencelock.engines.redlock.lines import Lines
 from fencelock.engines.redlock.multiplexed import MultiplexedLines
@@ -21,7 +22,7 @@ from fencelock.engines.resp.facts import facts_of
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.multiplexed import MultiplexedNode
 from fencelock.engines.resp.packing import Command
-from fencelock.engines.resp.wire import Broken, Login, said
+from fencelock.engines.resp.wire import Login, said
 from fencelock.io import clock
 from fencelock.io.contract import IO, Event, Task
 
@@ -56,9 +57,9 @@ class Member:
         self.number = number
         self.node = node
         self.run_id = ""
-        self.failure: Broken | None = None
+        self.failure: RequestFailed | None = None
         """Why it is left alone."""
-        self.complaint: Broken | None = None
+        self.complaint: RequestFailed | None = None
         """What it last had to say against a request, though it can be asked."""
         self.retry_at = 0.0
         self.probe: Task | None = None
@@ -69,10 +70,10 @@ class Member:
         return str(self.node)
 
     @property
-    def trouble(self) -> Broken | None:
+    def trouble(self) -> RequestFailed | None:
         return self.failure or self.complaint
 
-    def fail(self, why: Broken) -> None:
+    def fail(self, why: RequestFailed) -> None:
         """Leave it alone for a while, longer each time."""
         self.failure = why
         self.retry_at = clock.now() + self._backoff.next()
@@ -109,7 +110,7 @@ class Members(ABC):
         if self._closed:
             if kept is not None:
                 self.discard(kept)
-            raise Broken("the client was closed", "not applied")
+            raise RequestFailed("the client was closed", "not applied")
         lines = self._ready(kept, before)
         await self._drop_overdue(lines)
         for member in self.all:
@@ -133,12 +134,12 @@ class Members(ABC):
                 self._look_after(member)
         return lines
 
-    def fail(self, lines: Lines, node: int, why: Broken) -> None:
+    def fail(self, lines: Lines, node: int, why: RequestFailed) -> None:
         """A node did not answer, or its line broke."""
         self.all[node].fail(why)
         lines.drop(node)
 
-    def trouble(self) -> Broken | None:
+    def trouble(self) -> RequestFailed | None:
         """What is wrong with a node; of several the first one's."""
         return next((why for member in self.all if (why := member.trouble) is not None), None)
 
@@ -174,14 +175,14 @@ class Members(ABC):
 
     async def _drop_overdue(self, lines: Lines) -> None:
         for node in await lines.overdue(self.node_timeout):
-            self.fail(lines, node, Broken("it does not answer", "unknown"))
+            self.fail(lines, node, RequestFailed("it does not answer", "unknown"))
 
     async def _connect(self, lines: Lines, member: Member, until: float) -> None:
         try:
             timeout = min(self.node_timeout, max(0.001, until - clock.now()))
             link = await member.node.take(timeout)
             lines.connect(member.number, link, self._identify(member, link))
-        except Broken as error:
+        except RequestFailed as error:
             member.fail(error)
         else:
             member.succeed()
@@ -217,8 +218,12 @@ class Members(ABC):
             link = await member.node.take(_PROBE)
             self._identify(member, link)
             member.node.give(link)
-        except (Broken, Unsupported) as error:
-            member.fail(error if isinstance(error, Broken) else Broken(str(error), "not applied"))
+        except (RequestFailed, Unsupported) as error:
+            member.fail(
+                error
+                if isinstance(error, RequestFailed)
+                else RequestFailed(str(error), "not applied")
+            )
         else:
             member.succeed()
         finally:
@@ -231,14 +236,14 @@ class Members(ABC):
         info, config = link.answers
         if isinstance(info, hiredis.ReplyError):
             link.close()
-            raise Broken(f"{said(info)} (to INFO)", "not applied")
+            raise RequestFailed(f"{said(info)} (to INFO)", "not applied")
         facts = facts_of(info)
         why = self._unfit(member, facts)
         if why is not None:
             link.close()
             if self._met:  # it has changed since: the others carry on
                 log.warning("%s %s", member, why)
-                raise Broken(why, "not applied")
+                raise RequestFailed(why, "not applied")
             raise Unsupported(f"{member} {why}")
         member.run_id = facts["run_id"]
         settings = config if isinstance(config, dict) else {}  # not everybody may ask

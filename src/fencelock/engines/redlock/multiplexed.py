@@ -10,12 +10,12 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redlock.lines import Heard, Lines
 from fencelock.engines.redlock.protocol import majority
 from fencelock.engines.resp.link import Link
 from fencelock.engines.resp.multiplexed import MultiplexedLink
 from fencelock.engines.resp.reply import Reply
-from fencelock.engines.resp.wire import Broken
 from fencelock.io import clock
 
 _LATE = 10.0
@@ -58,13 +58,13 @@ class MultiplexedLines(Lines):
     def send(self, node: int, payload: bytes, count: int) -> None:
         try:
             self._asked[node] = self._post(node, payload, count)
-        except Broken as error:
+        except RequestFailed as error:
             self._asked[node] = 0
             self._heard.append((node, error))
 
     def tell(self, node: int, payload: bytes, count: int) -> None:
         if self.links[node] is not None:
-            with suppress(Broken):
+            with suppress(RequestFailed):
                 self._post(node, payload, count)
 
     def when_heard(self, node: int, call: Callable[[bool], None]) -> None:
@@ -118,14 +118,14 @@ class MultiplexedLines(Lines):
 
     async def listen(self, waiter: str, until: float) -> None:
         if self._woken is not None:
-            with suppress(Broken):  # a line was cut: that is news, too
+            with suppress(RequestFailed):  # a line was cut: that is news, too
                 await self._within(self._woken, until - clock.now())
 
     def dismiss(self, waiter: str) -> None:
         if self._woken is not None:
             self._woken.arrive_soon(None)
 
-    def rouse(self, waiter: str) -> None:
+    def interrupt(self, waiter: str) -> None:
         with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
             self._loop.call_soon_threadsafe(self.dismiss, waiter)
 
@@ -135,24 +135,24 @@ class MultiplexedLines(Lines):
         self._requests = number = self._requests + 1
         try:
             link.post(payload, count, _LATE, partial(self._answered, node, number))
-        except Broken:
+        except RequestFailed:
             self.links[node] = None
             raise
         self._last[node] = number
         return number
 
-    def _answered(self, node: int, number: int, answer: list[Any] | Broken) -> None:
+    def _answered(self, node: int, number: int, answer: list[Any] | RequestFailed) -> None:
         if number == self._last[node]:
             self._last[node] = 0
         if self._when_heard and (call := self._when_heard.pop(number, None)) is not None:
-            refused = isinstance(answer, Broken) or any(
+            refused = isinstance(answer, RequestFailed) or any(
                 isinstance(one, ReplyError) for one in answer
             )
             call(not refused)
         if number != self._asked[node]:
             return
         self._asked[node] = 0
-        lost = isinstance(answer, Broken)
+        lost = isinstance(answer, RequestFailed)
         if lost:
             self.links[node] = None
         self._heard.append((node, answer))

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencelock.core.errors import EngineError, QuorumLost
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redlock.asking import Request, Take, ask
 from fencelock.engines.redlock.lines import Lines
 from fencelock.engines.redlock.members import Members
 from fencelock.engines.redlock.scripts import keys_of
 from fencelock.engines.redlock.welcoming import Host
 from fencelock.engines.resp.script import Script
-from fencelock.engines.resp.wire import Broken
 
 
 class Quorum:
@@ -33,7 +33,7 @@ class Quorum:
         """Lines to a majority at least; `name` is for the message if there is none."""
         try:
             lines = await self._members.take(timeout, kept, before)
-        except Broken as error:
+        except RequestFailed as error:
             raise EngineError(
                 f"{self._where}: {error}", outcome=error.outcome, name=name
             ) from error

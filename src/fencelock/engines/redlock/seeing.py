@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fencelock.core.ticket import Contender, Inspection, Owner
+from fencelock.core.ticket import Holder, Inspection, Owner, Waiter
 from fencelock.engines.redlock.asking import Request
 from fencelock.engines.redlock.scripts import LOCKS, name_of
 from fencelock.engines.resp.packing import pack
@@ -75,13 +75,13 @@ def inspection_of(
     )
 
 
-def _holders(nodes: list[_Seen], enough: int) -> tuple[Contender, ...]:
+def _holders(nodes: list[_Seen], enough: int) -> tuple[Holder, ...]:
     votes: dict[bytes, list[_Seen]] = {}
     for node in nodes:
         if node.id is not None:
             votes.setdefault(node.id, []).append(node)
     return tuple(
-        Contender(
+        Holder(
             Owner.unpack(seen[0].owner.decode()),
             _agreed([one.fence for one in seen]),
             max(one.since_ms for one in seen) / 1000,
@@ -97,7 +97,7 @@ def _agreed(fences: list[int]) -> int:
     return max(fences, key=lambda fence: (fences.count(fence), fence))
 
 
-def _waiters(nodes: list[_Seen]) -> tuple[Contender, ...]:
+def _waiters(nodes: list[_Seen]) -> tuple[Waiter, ...]:
     """They have no fence yet, and nothing of theirs expires: they only asked to be woken."""
     since: dict[bytes, tuple[int, str]] = {}
     for node in nodes:
@@ -105,6 +105,6 @@ def _waiters(nodes: list[_Seen]) -> tuple[Contender, ...]:
             _, id, owner = words.split(b" ", 2)
             since[id] = max(since.get(id, (0, "")), (ms, owner.decode()))
     return tuple(
-        Contender(Owner.unpack(owner), 0, ms / 1000, math.inf)
+        Waiter(Owner.unpack(owner), 0, ms / 1000, math.inf)
         for ms, owner in sorted(since.values(), reverse=True)
     )

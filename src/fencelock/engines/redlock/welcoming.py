@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redlock.asking import Request, ask
 from fencelock.engines.redlock.lines import Lines
 from fencelock.engines.redlock.members import Members
 from fencelock.engines.redlock.remembering import Memory, floor_for, wait
 from fencelock.engines.redlock.requests import hint
 from fencelock.engines.redlock.scripts import LOOK, NODE, WELCOME
-from fencelock.engines.resp.wire import Broken
 from fencelock.io.contract import IO, Task
 
 _AGAIN = 0.5
@@ -90,7 +90,7 @@ class Host:
                 self._members.discard(lines)
                 raise
             self._members.give(lines)
-        except Broken:
+        except RequestFailed:
             pass  # closed meanwhile
         finally:
             self._looking = False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hiredis
 
-from fencelock.engines.resp.wire import Broken, Rejected, said
+from fencelock.engines.failure import RequestFailed
+from fencelock.engines.resp.wire import Rejected, said
 
 _MAY = "let the ACL user run scripts, publish and subscribe on fencelock:* keys and channels"
 
@@ -51,7 +52,7 @@ WRONG_SERVER = ("READONLY", "LOADING", "MASTERDOWN")
 WRONG_NODE = ("CLUSTERDOWN", "MOVED", "ASK")
 
 
-def first_word(error: Broken) -> str:
+def first_word(error: RequestFailed) -> str:
     """The word by which Redis tells its errors apart."""
     return str(error).partition(" ")[0]
 
@@ -64,7 +65,7 @@ def rejection(reply: hiredis.ReplyError) -> Rejected:
     return Rejected(text, "not applied" if refused else "unknown")
 
 
-def explained(error: Broken) -> str:
+def explained(error: RequestFailed) -> str:
     """What happened and what to do about it."""
     text = str(error)
     hints = [hint for part, hint in _HINTS.items() if part in text]

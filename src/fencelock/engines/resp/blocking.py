@@ -12,18 +12,10 @@ from typing import Any, cast
 
 import hiredis
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.packing import pack
-from fencelock.engines.resp.wire import (
-    MORE,
-    NOT_REDIS,
-    Broken,
-    Login,
-    greeting,
-    pushed,
-    reader,
-    said,
-)
+from fencelock.engines.resp.wire import MORE, NOT_REDIS, Login, greeting, pushed, reader, said
 from fencelock.io import clock
 
 _IDLE_LINKS = 16
@@ -63,7 +55,7 @@ class BlockingLink(Link):
         self.used_at = clock.now()
 
     def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
-        """Introduce ourselves; `Broken` if the server does not want us."""
+        """Introduce ourselves; `RequestFailed` if the server does not want us."""
         commands = greeting(login, self.channel, scripts=scripts)
         self._welcomed(login, self.exchange(pack(commands), len(commands) - 1, timeout))
 
@@ -94,11 +86,11 @@ class BlockingLink(Link):
                 self._limit(self.used_at + timeout - clock.now())
         except TimeoutError as error:
             self.close()
-            raise Broken(f"no answer within {timeout:.3g} s", "unknown") from error
+            raise RequestFailed(f"no answer within {timeout:.3g} s", "unknown") from error
         except (OSError, hiredis.HiredisError) as error:
             words = self._last_words(replies)
             self.close()
-            raise Broken(words or _explain(error), "unknown") from error
+            raise RequestFailed(words or _explain(error), "unknown") from error
         except BaseException:  # interrupted between request and reply: the link is out of step
             self.close()
             raise
@@ -142,7 +134,7 @@ class BlockingLink(Link):
             self.close()
             if self.dismissed:
                 return None
-            raise Broken(_explain(error), "not applied") from error
+            raise RequestFailed(_explain(error), "not applied") from error
         except BaseException:
             self.close()
             raise
@@ -156,7 +148,7 @@ class BlockingLink(Link):
             self._write(payload)
         except OSError as error:
             self.close()
-            raise Broken(_explain(error), "unknown") from error
+            raise RequestFailed(_explain(error), "unknown") from error
         except BaseException:
             self.close()
             raise
@@ -175,7 +167,7 @@ class BlockingLink(Link):
         except (OSError, hiredis.HiredisError) as error:
             words = self._last_words(replies)
             self.close()
-            raise Broken(words or _explain(error), "unknown") from error
+            raise RequestFailed(words or _explain(error), "unknown") from error
         except BaseException:
             self.close()
             raise
@@ -301,7 +293,7 @@ class BlockingNode(Node):
         assert isinstance(link, BlockingLink)
         link.dismiss()
 
-    rouse = dismiss  # there is no other way to wake a thread that reads from a socket
+    interrupt = dismiss  # there is no other way to wake a thread that reads from a socket
 
     async def close(self) -> None:
         self._closed = True
@@ -310,7 +302,7 @@ class BlockingNode(Node):
     def connect(self, timeout: float) -> BlockingLink:
         """A new link."""
         if self._closed:
-            raise Broken("the client was closed", "not applied")
+            raise RequestFailed("the client was closed", "not applied")
         end = clock.now() + timeout
         sock: socket.socket | None = None
         try:
@@ -326,8 +318,8 @@ class BlockingNode(Node):
                 sock.close()
             if isinstance(error, OSError):
                 raise self._unreachable(error) from error
-            if isinstance(error, Broken):
-                raise Broken(str(error), "not applied") from error
+            if isinstance(error, RequestFailed):
+                raise RequestFailed(str(error), "not applied") from error
             raise
         self._met(link)
         return link

@@ -8,9 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from typing import Any
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.facts import eviction
 from fencelock.engines.resp.packing import bulks
-from fencelock.engines.resp.wire import Broken, Login, refusal
+from fencelock.engines.resp.wire import Login, refusal
 
 log = logging.getLogger("fencelock")
 
@@ -18,7 +19,7 @@ log = logging.getLogger("fencelock")
 class Link(ABC):
     """One connection, subscribed to a channel of its own: wake-ups arrive on it between replies."""
 
-    broken: Broken | bool | None
+    broken: RequestFailed | bool | None
     """Whether it takes no more requests, or why."""
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Link(ABC):
         """To the questions of the login."""
 
     def _welcomed(self, login: Login, replies: list[Any]) -> None:
-        """Take in the replies to the greeting; `Broken` if the server does not want us."""
+        """Take in the replies to the greeting; `RequestFailed` if the server does not want us."""
         asked = len(replies) - len(login.questions)
         why = refusal(replies[:asked])
         if why is not None:
@@ -39,7 +40,7 @@ class Link(ABC):
     def exchange(
         self, payload: bytes, count: int, timeout: float
     ) -> list[Any] | Awaitable[list[Any]]:
-        """Send packed commands in one write and read so many replies; `Broken` closes the link.
+        """Send packed commands in one write and read so many replies; `RequestFailed` closes the link.
 
         A reply that is an error is returned as a `hiredis.ReplyError`, not raised. A link that blocks has
         the replies when it returns: there is no need for a coroutine around them.
@@ -95,7 +96,7 @@ class Node(ABC):
         """Have the one that listens on its link for the ticket `waiter` stop and look elsewhere."""
 
     @abstractmethod
-    def rouse(self, link: Link, waiter: str) -> None:
+    def interrupt(self, link: Link, waiter: str) -> None:
         """Have it stop and look again. Called from any thread, while nobody else has the link."""
 
     @abstractmethod
@@ -115,8 +116,8 @@ class Node(ABC):
                 policy,
             )
 
-    def _unreachable(self, error: OSError) -> Broken:
+    def _unreachable(self, error: OSError) -> RequestFailed:
         why = str(error) or type(error).__name__
         if isinstance(error, TimeoutError):
             why = "no answer to TLS" if self.login.tls else "no answer"
-        return Broken(f"can't connect to {self}: {why}", "not applied")
+        return RequestFailed(f"can't connect to {self}: {why}", "not applied")

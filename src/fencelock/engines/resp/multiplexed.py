@@ -11,19 +11,11 @@ from typing import Any, cast
 
 import hiredis
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.packing import pack
 from fencelock.engines.resp.reply import Reply
-from fencelock.engines.resp.wire import (
-    MORE,
-    NOT_REDIS,
-    Broken,
-    Login,
-    greeting,
-    pushed,
-    reader,
-    said,
-)
+from fencelock.engines.resp.wire import MORE, NOT_REDIS, Login, greeting, pushed, reader, said
 
 _PATROL = 0.05
 """Seconds between two looks for requests that took too long: one timer instead of one per request."""
@@ -35,7 +27,7 @@ _GIVE_UP = 2.0
 """Seconds after which an unanswered request means that the connection is dead."""
 
 
-Call = Callable[[list[Any] | Broken], None]
+Call = Callable[[list[Any] | RequestFailed], None]
 """Called with the replies, or with why there will be none."""
 
 _Request = tuple[Reply[list[Any]] | Call, int, float, float]
@@ -64,13 +56,13 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         self._woken: dict[str, Reply[None] | None] = {}
         self._news: dict[str, str] = {}  # the newest wake-up for a ticket, until it is taken
         self._closed = False
-        self.broken: Broken | None = None
+        self.broken: RequestFailed | None = None
         """Why it takes no more requests."""
 
     # --- called by the engine
 
     async def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
-        """Introduce ourselves; `Broken` if the server does not want us."""
+        """Introduce ourselves; `RequestFailed` if the server does not want us."""
         commands = greeting(login, self.channel, scripts=scripts)
         self._welcomed(login, await self.exchange(pack(commands), len(commands) - 1, timeout))
 
@@ -87,7 +79,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         It is not told when the time is up, only when the link is given up.
         """
         if self.broken is not None:
-            raise Broken(str(self.broken), "not applied")
+            raise RequestFailed(str(self.broken), "not applied")
         now = monotonic()
         if self._flushing:
             self._outbox.append(payload)
@@ -125,7 +117,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             return None
         if waiter not in self._news:
             if self.broken is not None:
-                raise Broken(str(self.broken), "not applied")
+                raise RequestFailed(str(self.broken), "not applied")
             reply = self._woken[waiter] = Reply(self._loop)
             late = self._loop.call_later(max(timeout, 0), reply.arrive, None)
             try:
@@ -134,7 +126,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
                 late.cancel()
         return self._news.pop(waiter, None)
 
-    def rouse(self, waiter: str) -> None:
+    def interrupt(self, waiter: str) -> None:
         """Have the one that listens stop, though nothing has arrived; called from any thread."""
         with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
             self._loop.call_soon_threadsafe(self._rouse, waiter)
@@ -143,13 +135,13 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         """For how long the oldest request has waited for its reply, in seconds."""
         return monotonic() - self._requests[0][2] if self._requests else 0.0
 
-    def close(self, reason: Broken | None = None) -> None:
+    def close(self, reason: RequestFailed | None = None) -> None:
         """Fail what is under way and give the connection back."""
         if self._closed:
             return
         self._closed = True
         if reason is None:
-            reason = Broken("the connection was given up", "unknown")
+            reason = RequestFailed("the connection was given up", "unknown")
         self._refuse(reason)
         if self._patrol is not None:
             self._patrol.cancel()
@@ -157,23 +149,23 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
             self._transport.abort()
         requests, self._requests = self._requests, deque()
         for taker, *_ in requests:
-            error = Broken(str(reason), "unknown")
+            error = RequestFailed(str(reason), "unknown")
             if not isinstance(taker, Reply):
                 taker(error)
             else:
                 taker.fail(error)
 
     def retire(self) -> None:
-        self._refuse(Broken("the server there is not the right one any more", "unknown"))
+        self._refuse(RequestFailed("the server there is not the right one any more", "unknown"))
         if not self._requests:
             self.close()
 
-    def _refuse(self, reason: Broken) -> None:
+    def _refuse(self, reason: RequestFailed) -> None:
         """Take no more requests, and wake those who listen."""
         self.broken = self.broken or reason
         for reply in self._woken.values():
             if reply is not None:
-                reply.fail(Broken(str(reason), "not applied"))
+                reply.fail(RequestFailed(str(reason), "not applied"))
 
     # --- called by the event loop
 
@@ -185,7 +177,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         # What it said before it hung up is worth more, e.g. that it has too many clients.
         words = [said(reply) for reply in self._replies if isinstance(reply, hiredis.ReplyError)]
         reason = str(error) if error else "the server closed the connection"
-        self.close(Broken(words[0] if words else reason, "unknown"))
+        self.close(RequestFailed(words[0] if words else reason, "unknown"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view
@@ -202,7 +194,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
                 requests = self._requests
                 if not requests:  # nobody asked: it hangs up on us, or it is something else
                     refused = isinstance(reply, hiredis.ReplyError)
-                    self.close(Broken(said(reply) if refused else NOT_REDIS, "unknown"))
+                    self.close(RequestFailed(said(reply) if refused else NOT_REDIS, "unknown"))
                     continue
                 taker, count, _, _ = requests[0]
                 if count == 1:
@@ -220,7 +212,7 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
                 if self.broken is not None and not requests:  # retired, and that was the last one
                     self.close()
         except hiredis.ProtocolError:
-            self.close(Broken(NOT_REDIS, "unknown"))
+            self.close(RequestFailed(NOT_REDIS, "unknown"))
 
     def _wake(self, waiter: str, news: str) -> None:
         if waiter in self._woken:
@@ -247,11 +239,11 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         for taker, _, sent, limit in self._requests:
             if limit <= now and isinstance(taker, Reply):
                 why = f"no answer within {limit - sent:.3g} s"
-                taker.fail(Broken(why, "unknown"))
+                taker.fail(RequestFailed(why, "unknown"))
         if self._requests:
             _, _, sent, limit = self._requests[0]
             if now - sent >= max(_GIVE_UP, limit - sent):
-                self.close(Broken("the server does not answer", "unknown"))
+                self.close(RequestFailed("the server does not answer", "unknown"))
             else:
                 self._patrol = self._loop.call_later(_PATROL, self._look_for_late)
 
@@ -292,9 +284,9 @@ class MultiplexedNode(Node):
         assert isinstance(link, MultiplexedLink)
         link.ignore(waiter)
 
-    def rouse(self, link: Link, waiter: str) -> None:
+    def interrupt(self, link: Link, waiter: str) -> None:
         assert isinstance(link, MultiplexedLink)
-        link.rouse(waiter)
+        link.interrupt(waiter)
 
     async def close(self) -> None:
         self._closed = True
@@ -302,11 +294,11 @@ class MultiplexedNode(Node):
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
         if self._link is not None:
-            self._link.close(Broken("the client was closed", "unknown"))
+            self._link.close(RequestFailed("the client was closed", "unknown"))
 
     async def _connect(self, timeout: float) -> MultiplexedLink:
         if self._closed:
-            raise Broken("the client was closed", "not applied")
+            raise RequestFailed("the client was closed", "not applied")
         # Many tasks may want it at once: they share one attempt, and none of them can cancel it.
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._open())
@@ -316,10 +308,10 @@ class MultiplexedNode(Node):
         if not done:
             raise self._unreachable(TimeoutError())
         if connecting.cancelled():
-            raise Broken("the client was closed", "not applied")
+            raise RequestFailed("the client was closed", "not applied")
         error = connecting.exception()
-        if isinstance(error, Broken):  # each of those who shared the attempt gets its own
-            raise Broken(str(error), "not applied") from error
+        if isinstance(error, RequestFailed):  # each of those who shared the attempt gets its own
+            raise RequestFailed(str(error), "not applied") from error
         return connecting.result()
 
     def _opened(self, task: asyncio.Task[MultiplexedLink]) -> None:
@@ -346,8 +338,8 @@ class MultiplexedNode(Node):
                 link.close()
             if isinstance(error, OSError):  # a TimeoutError among them
                 raise self._unreachable(error) from error
-            if isinstance(error, Broken):
-                raise Broken(str(error), "not applied") from error
+            if isinstance(error, RequestFailed):
+                raise RequestFailed(str(error), "not applied") from error
             raise
         self._met(link)
         return link

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import hiredis
 
-from fencelock.core.errors import Outcome
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.packing import Command
 from fencelock.engines.resp.script import Script
 
@@ -18,15 +18,7 @@ OLDEST: Final = 7
 """The first version whose scripts may say that they must run although the memory is full."""
 
 
-class Broken(Exception):
-    """A link can't be used any more; `outcome` says what became of the request."""
-
-    def __init__(self, message: str, outcome: Outcome) -> None:
-        super().__init__(message)
-        self.outcome: Outcome = outcome
-
-
-class Rejected(Broken):
+class Rejected(RequestFailed):
     """A server can be talked to, but does not do what it was asked for."""
 
 
@@ -82,7 +74,7 @@ def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:
     return [*commands, *login.questions]
 
 
-def refusal(replies: list[Any]) -> Broken | None:
+def refusal(replies: list[Any]) -> RequestFailed | None:
     """Why a server does not want us, or why we can't use it, if its answers to a greeting say so."""
     welcome = replies[0]
     if isinstance(welcome, dict):
@@ -90,12 +82,12 @@ def refusal(replies: list[Any]) -> Broken | None:
         major = version.partition(".")[0]
         if major.isdigit() and int(major) < OLDEST:
             wanted = f"but Fencelock needs Redis {OLDEST} or newer"
-            return Broken(f"the server is version {version}, {wanted}", "not applied")
+            return RequestFailed(f"the server is version {version}, {wanted}", "not applied")
     elif not isinstance(welcome, hiredis.ReplyError):
-        return Broken(NOT_REDIS, "not applied")
+        return RequestFailed(NOT_REDIS, "not applied")
     for reply in replies:
         if isinstance(reply, hiredis.ReplyError):
-            return Broken(said(reply), "not applied")
+            return RequestFailed(said(reply), "not applied")
     return None
 
 

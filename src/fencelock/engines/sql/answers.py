@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fencelock.core.ticket import Contender, Inspection, Owner, Place, Share, Standing
+from fencelock.core.ticket import Holder, Inspection, Owner, Place, Share, Standing, Waiter
 
 _PLACES = tuple(Place)
 
@@ -32,19 +32,24 @@ def lines_of(answers: Sequence[str]) -> list[str]:
 def inspection_of(name: str, lines: Sequence[str]) -> Inspection:
     """From "NEWEST ABANDONED HOLDERS WAITING" and a line for each ticket, the holders first."""
     newest, abandoned, holders, waiting = (int(word) for word in lines[0].split())
-    contenders = tuple(_contender(line) for line in lines[1:])
+    tickets = [_ticket(line) for line in lines[1:]]
     return Inspection(
-        name, contenders[:holders], contenders[holders:], waiting, newest, abandoned == 1
+        name,
+        tuple(Holder(*fields) for fields in tickets[:holders]),
+        tuple(Waiter(*fields) for fields in tickets[holders:]),
+        waiting,
+        newest,
+        abandoned == 1,
     )
 
 
-def _contender(line: str) -> Contender:
+def _ticket(line: str) -> tuple[Owner, int, float, float, Share]:
     """From "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER"; -1: it does not expire."""
     numbers, group, owner = line.split("\t", 2)
     fence, since_us, expires_us, weight, permits = (int(word) for word in numbers.split())
     expires = math.inf if expires_us == -1 else expires_us / 1e6
     share = Share(group, weight, permits)
-    return Contender(Owner.unpack(owner), fence, since_us / 1e6, expires, share)
+    return Owner.unpack(owner), fence, since_us / 1e6, expires, share
 
 
 def us(seconds: float) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fencelock.core.errors import Outcome
+from fencelock.engines.failure import RequestFailed
 
 
-class Broken(Exception):
-    """A request that failed: whether it may have been applied, and the database's code for why."""
+class DatabaseFailed(RequestFailed):
+    """A request to a database failed; `code` is the database's own code for why."""
 
     def __init__(self, message: str, outcome: Outcome, code: str = "") -> None:
-        super().__init__(message)
-        self.outcome: Outcome = outcome
+        super().__init__(message, outcome)
         self.code = code

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fencelock.core.errors import EngineError
 from fencelock.core.ticket import Departure, Ticket
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 
 Request = Any
 """What a database's calls build and its connections send: nobody in between looks into it."""
 
 
 class Wire(Protocol):
-    """One connection, used by one request at a time. What it raises is `Broken`."""
+    """One connection, used by one request at a time. What it raises is `DatabaseFailed`."""
 
     broken: bool
 
@@ -39,7 +39,7 @@ class SessionWire(Wire, Protocol):
     async def answered(self, timeout: float) -> bool:
         """Whether the answer to what was begun is there, at the latest when the time is up."""
 
-    def rouse(self) -> None:
+    def interrupt(self) -> None:
         """Let an `answered` that waits come back at once; from any thread."""
 
 
@@ -115,10 +115,10 @@ class Troubles(NamedTuple):
     """The transaction was rolled back for the sake of another one: it is worth another try."""
     not_there: tuple[str, ...]
     """What we rely on is not there (any more): `Server.install` creates it."""
-    explained: Callable[[Broken], str]
+    explained: Callable[[DatabaseFailed], str]
     """What happened, and what to do about it."""
 
-    def translated(self, error: Broken, where: str, name: str | None) -> EngineError:
+    def translated(self, error: DatabaseFailed, where: str, name: str | None) -> EngineError:
         """The error to raise."""
         text = f"{where}: {self.explained(error)}"
         return EngineError(text, outcome=error.outcome, name=name)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Generic, TypeVar
 
 from fencelock.core.ticket import Ticket
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.engines.sql.database import Wire
 from fencelock.io.contract import IO, Event, Task
 
@@ -32,7 +32,7 @@ class _Ear:
         self.news: str | None = None
         self.told = False
         """There is news that it has not acted upon yet: no need to ask for more."""
-        self.broken: Broken | None = None
+        self.broken: DatabaseFailed | None = None
 
 
 class Ears(ABC, Generic[W]):
@@ -52,7 +52,7 @@ class Ears(ABC, Generic[W]):
         self._task: Task | None = None
         self._starting: Event | None = None
         self._alarm: Event | None = None
-        """Set to rouse the one who listens: at the end, or for one ticket more."""
+        """Set to interrupt the one who listens: at the end, or for one ticket more."""
         self._open = False
         self._closed = False
         self.channel = ""
@@ -101,10 +101,10 @@ class Ears(ABC, Generic[W]):
             ear.event.clear()
             news, ear.news = ear.news, None
         if news is None and ear.broken is not None:
-            raise Broken(str(ear.broken), "not applied", ear.broken.code)
+            raise DatabaseFailed(str(ear.broken), "not applied", ear.broken.code)
         return news
 
-    def rouse(self, id: str) -> None:
+    def interrupt(self, id: str) -> None:
         """Let one who sleeps until a wake-up arrives come back at once."""
         with self._mutex:
             ear = self._ears.get(id)
@@ -119,12 +119,12 @@ class Ears(ABC, Generic[W]):
                 if self._open:
                     return
                 if self._closed:
-                    raise Broken("the client was closed", "not applied")
+                    raise DatabaseFailed("the client was closed", "not applied")
                 ours = self._starting is None
                 started = self._starting = self._starting or self._io.event()
             if not ours:
                 if not await started.wait(deadline - self._io.now()):
-                    raise Broken("no answer while connecting to listen", "not applied")
+                    raise DatabaseFailed("no answer while connecting to listen", "not applied")
                 continue
             try:
                 self._begin(await self._opened(deadline))
@@ -152,7 +152,7 @@ class Ears(ABC, Generic[W]):
         try:
             with self._mutex:
                 if self._closed:
-                    raise Broken("the client was closed", "not applied")
+                    raise DatabaseFailed("the client was closed", "not applied")
                 self._alarm = self._io.event()
                 work = self._work(wire, self._alarm)
                 self._task = self._io.spawn(work, "fencelock-listener")
@@ -165,11 +165,11 @@ class Ears(ABC, Generic[W]):
     async def _work(self, wire: W | None, alarm: Event) -> None:
         try:
             await self._listen(wire, alarm)
-        except Broken as error:
+        except DatabaseFailed as error:
             self._lose(error)
         except Exception as error:
             log.warning("a listener has ended, and another one takes its place", exc_info=error)
-            self._lose(Broken(f"the listener failed: {error!r}", "not applied"))
+            self._lose(DatabaseFailed(f"the listener failed: {error!r}", "not applied"))
         except BaseException:  # cancelled from outside: it is nobody's to end it for good
             self._lose(None)
             raise
@@ -206,7 +206,7 @@ class Ears(ABC, Generic[W]):
             self._forget()
             return True
 
-    def _lose(self, error: Broken | None) -> None:
+    def _lose(self, error: DatabaseFailed | None) -> None:
         """Nothing will be heard any more: tell everyone who waits. Without an error they look again."""
         with self._mutex:
             self._forget()

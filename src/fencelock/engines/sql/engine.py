@@ -9,7 +9,7 @@ from fencelock.core.names import matches
 from fencelock.core.ticket import Inspection
 from fencelock.engines.contract import Engine
 from fencelock.engines.sql.answers import inspection_of
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.engines.sql.database import Calls, Request, Server, Troubles, Wire
 from fencelock.engines.sql.pool import Pool
 from fencelock.io.contract import IO
@@ -51,7 +51,7 @@ class SqlEngine(Engine, Generic[W]):
     async def _call(self, request: Request, timeout: float, name: str | None) -> list[str]:
         try:
             return await self._ask(request, timeout)
-        except Broken as error:
+        except DatabaseFailed as error:
             raise self._troubles.translated(error, self._where, name) from error
 
     async def _ask(self, request: Request, timeout: float) -> list[str]:
@@ -63,7 +63,7 @@ class SqlEngine(Engine, Generic[W]):
             wire = await self._pool.take(deadline - io.now())
             try:
                 return await wire.call(request, deadline - io.now())
-            except Broken as error:
+            except DatabaseFailed as error:
                 if error.code in self._troubles.not_there:
                     return await self._once_installed(wire, request, deadline)
                 if error.code not in self._troubles.try_again:

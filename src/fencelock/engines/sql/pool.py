@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.engines.sql.database import Wire
 from fencelock.io.contract import IO, Event
 
@@ -94,7 +94,7 @@ class Pool(Generic[W]):
 
     def _verify(self) -> None:
         if self._closed:
-            raise Broken("the client was closed", "not applied")
+            raise DatabaseFailed("the client was closed", "not applied")
 
     def _ready(self) -> W | None:
         while self._idle:
@@ -138,7 +138,7 @@ class Pool(Generic[W]):
                 return turn.wire
             self._verify()
             self._waiting.remove(turn)
-        raise Broken(
+        raise DatabaseFailed(
             f"all {self._limit} connections of this client were busy for {timeout:.3g} s",
             "not applied",
         )

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fencelock.core.ticket import Departure, Place, Standing, Ticket
 from fencelock.engines.sql.answers import lines_of, news_of, standing_of
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.engines.sql.database import RowCalls, Wire
 from fencelock.engines.sql.ears import Ears
 from fencelock.engines.sql.engine import SqlEngine
@@ -40,7 +40,7 @@ class RowsEngine(SqlEngine[W]):
                 standing = await self._enter(ticket, if_free, left)
             waiting = standing.place is Place.WAITING
             return standing
-        except Broken as error:
+        except DatabaseFailed as error:
             raise self._troubles.translated(error, self._where, ticket.name) from error
         finally:
             if not waiting:
@@ -71,7 +71,7 @@ class RowsEngine(SqlEngine[W]):
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         try:
             news = await self._ears.hear(ticket.id, until - self._io.now())
-        except Broken as error:
+        except DatabaseFailed as error:
             self.unpark(ticket)
             raise self._troubles.translated(error, self._where, ticket.name) from error
         return None if news is None else news_of(news)
@@ -79,8 +79,8 @@ class RowsEngine(SqlEngine[W]):
     def unpark(self, ticket: Ticket) -> None:
         self._ears.ignore(ticket.id)
 
-    def rouse(self, ticket: Ticket) -> None:
-        self._ears.rouse(ticket.id)
+    def interrupt(self, ticket: Ticket) -> None:
+        self._ears.interrupt(ticket.id)
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         request = self._calls.remember(ticket, text, keep)

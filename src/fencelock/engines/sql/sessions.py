@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from fencelock.core.ticket import Departure, Owner, Place, Standing, Ticket
 from fencelock.engines.sql.answers import lines_of, standing_of
-from fencelock.engines.sql.broken import Broken
+from fencelock.engines.sql.broken import DatabaseFailed
 from fencelock.engines.sql.database import Request, Server, SessionCalls, SessionWire, Troubles
 from fencelock.engines.sql.engine import SqlEngine
 from fencelock.io.contract import IO
@@ -72,13 +72,13 @@ class SessionsEngine(SqlEngine[S]):
                 if admitted:
                     return standing
             return await self._look(ticket, seat, deadline)
-        except Broken as error:
+        except DatabaseFailed as error:
             raise self._troubles.translated(error, self._where, ticket.name) from error
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
         try:
             return [*await self._heartbeat(self._calls.renew(tickets), tickets, timeout)]
-        except Broken as error:
+        except DatabaseFailed as error:
             name = tickets[0].name if len(tickets) == 1 else None
             raise self._troubles.translated(error, self._where, name) from error
 
@@ -93,7 +93,7 @@ class SessionsEngine(SqlEngine[S]):
                 self._discard(seat)
             # The server does not notice by itself that one who waits is gone.
             return await self._ask(self._calls.end(ticket, departure), timeout) == ["1"]
-        except Broken as error:
+        except DatabaseFailed as error:
             raise self._troubles.translated(error, self._where, ticket.name) from error
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
@@ -103,14 +103,14 @@ class SessionsEngine(SqlEngine[S]):
         try:
             with self._using(ticket.id, seat):
                 seat.granted = await seat.wire.answered(until - self._io.now())
-        except Broken as error:
+        except DatabaseFailed as error:
             raise self._troubles.translated(error, self._where, ticket.name) from error
         return None
 
-    def rouse(self, ticket: Ticket) -> None:
+    def interrupt(self, ticket: Ticket) -> None:
         seat = self._seats.get(ticket.id)
         if seat is not None:
-            seat.wire.rouse()
+            seat.wire.interrupt()
 
     async def close(self) -> None:
         with self._mutex:
@@ -146,7 +146,7 @@ class SessionsEngine(SqlEngine[S]):
         """Ask in this very session."""
         try:
             return await wire.call(request, deadline - self._io.now())
-        except Broken as error:
+        except DatabaseFailed as error:
             if error.code not in self._troubles.not_there:
                 raise
             return await self._once_installed(wire, request, deadline)
@@ -169,8 +169,10 @@ class SessionsEngine(SqlEngine[S]):
         try:
             request = self._calls.leave(ticket, departure)
             released = await self._sent(wire, request, deadline) == ["1"]
-        except Broken as error:
-            raise Broken(str(error), "unknown", error.code) from error  # closing it releases, too
+        except DatabaseFailed as error:
+            raise DatabaseFailed(
+                str(error), "unknown", error.code
+            ) from error  # closing it releases, too
         finally:
             if not released:
                 wire.close()  # nobody must get a session that may still have the lock
@@ -198,7 +200,7 @@ class SessionsEngine(SqlEngine[S]):
     def _take_seat(self, id: str, seat: _Seat[S]) -> None:
         with self._mutex:
             if self._closed:
-                raise Broken("the client was closed", "not applied")
+                raise DatabaseFailed("the client was closed", "not applied")
             self._seats[id] = seat
 
     @contextmanager
@@ -206,7 +208,7 @@ class SessionsEngine(SqlEngine[S]):
         """Whoever ends the session meanwhile leaves it to us to close it; if we fail, it ends."""
         with self._mutex:
             if self._seats.get(id) is not seat:
-                raise Broken("the client was closed", "not applied")
+                raise DatabaseFailed("the client was closed", "not applied")
             seat.used = True
         failed = True
         try:

@@ -31,8 +31,8 @@ class SqliteEngine(Engine):
             "deleted, or its newest commits are lost in a power cut, and the clock is behind afterwards"
         ),
         clock="this machine's clock since boot; a reboot ends every ticket",
-        sharing=True,
-        notes=True,
+        supports_sharing=True,
+        supports_notes=True,
         condition="all run on one machine, and nobody deletes or replaces the file, on a local disk",
     )
 
@@ -118,8 +118,8 @@ class SqliteEngine(Engine):
     def unpark(self, ticket: Ticket) -> None:
         self._waits.drop(ticket.id)
 
-    def rouse(self, ticket: Ticket) -> None:
-        self._waits.rouse(ticket.id)
+    def interrupt(self, ticket: Ticket) -> None:
+        self._waits.interrupt(ticket.id)
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         io = self._io

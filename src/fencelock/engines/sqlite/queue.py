@@ -19,12 +19,13 @@ from fencelock.core.ticket import (
     GONE,
     REFUSED,
     WAITING,
-    Contender,
     Departure,
+    Holder,
     Inspection,
     Owner,
     Standing,
     Ticket,
+    Waiter,
 )
 from fencelock.engines.sqlite.holding import Crowd, Head, Holders, unpacked
 from fencelock.engines.sqlite.statements import JOIN, REMOVE, SQL
@@ -176,8 +177,8 @@ class Queues(Holders):
         if head is None and crowd is None:
             return Inspection(name, (), (), 0, newest, abandoned)
         size = crowd.size if crowd is not None else 1
-        seen = tuple(
-            Contender(
+        seen = [
+            (
                 Owner.unpack(owner),
                 fence,
                 (now - (joined if admitted is None else admitted)) / 1e6,
@@ -187,9 +188,11 @@ class Queues(Holders):
             for owner, fence, joined, admitted, expires, *stored in self._execute(
                 SQL["list"], (name, now, size + limit)
             )
-        )
+        ]
+        holders = tuple(Holder(*fields) for fields in seen[:size])
+        waiters = tuple(Waiter(*fields) for fields in seen[size:])
         ((alive,),) = self._execute(SQL["count"], (name, now))
-        return Inspection(name, seen[:size], seen[size:], alive - size, newest, abandoned)
+        return Inspection(name, holders, waiters, alive - size, newest, abandoned)
 
     def names(self, pattern: str) -> list[str]:
         """The names with a living ticket that match a pattern."""

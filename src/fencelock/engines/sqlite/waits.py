@@ -31,7 +31,7 @@ class Waits(ABC):
         """This ticket waits no more."""
 
     @abstractmethod
-    def rouse(self, id: str) -> None:
+    def interrupt(self, id: str) -> None:
         """Make this ticket look again, now or as soon as it is parked. Called from any thread."""
 
     def forget(self, id: str) -> None:  # noqa: B027 - only one kind has to
@@ -84,7 +84,7 @@ class BlockingWaits(Waits):
         else:
             self._pipes.remove(wait[0])
 
-    def rouse(self, id: str) -> None:
+    def interrupt(self, id: str) -> None:
         wait = self._waits.get(id)
         if wait is not None:
             pipe, number = wait
@@ -161,7 +161,7 @@ class AsyncioWaits(Waits):
         if wait is not None:
             self._by_number.pop(wait.number, None)
 
-    def rouse(self, id: str) -> None:
+    def interrupt(self, id: str) -> None:
         wait = self._waits.get(id)
         if wait is not None:
             wait.hear(Message(wait.number, 0, LOOK))

@@ -13,7 +13,7 @@ from kazoo.exceptions import (
     UnimplementedError,
 )
 
-from fencelock.engines.zookeeper.wire import Broken
+from fencelock.engines.failure import RequestFailed
 
 _REFUSALS = {
     NoAuthError: (
@@ -51,17 +51,17 @@ _HINTS = {
 }
 
 
-def rejection(reply: Any) -> Broken:
+def rejection(reply: Any) -> RequestFailed:
     """What an answer means with which nobody reckons; of a transaction, the part that failed."""
     if isinstance(reply, list):
         reply = next((part for part in reply if not isinstance(part, _NOT_TO_BLAME)), reply)
     for kind, advice in _REFUSALS.items():
         if isinstance(reply, kind):
-            return Broken(advice, "not applied")
-    return Broken(f"the server answered {type(reply).__name__}", "unknown")
+            return RequestFailed(advice, "not applied")
+    return RequestFailed(f"the server answered {type(reply).__name__}", "unknown")
 
 
-def explained(error: Broken) -> str:
+def explained(error: RequestFailed) -> str:
     """What happened and what to do about it."""
     text = str(error)
     if "connect" not in text or "lost" in text or "closed" in text:

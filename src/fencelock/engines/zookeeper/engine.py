@@ -12,6 +12,7 @@ from fencelock.core.errors import EngineError, Unsupported
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.tls import TLS_OPTIONS, tls_of
 from fencelock.engines.zookeeper import requests as ask
 from fencelock.engines.zookeeper.advice import explained
@@ -27,8 +28,8 @@ from fencelock.engines.zookeeper.urls import (
     hosts_of,
     root_of,
 )
-from fencelock.engines.zookeeper.watches import rouse
-from fencelock.engines.zookeeper.wire import Broken, Wire
+from fencelock.engines.zookeeper.watches import interrupt
+from fencelock.engines.zookeeper.wire import Wire
 from fencelock.io.contract import IO
 
 _REARM = 2.0
@@ -57,10 +58,10 @@ class ZooKeeperEngine(Engine):
             guarantee="correctness",
             fencing="the transaction that created the ticket (czxid): grows while the ensemble keeps data",
             clock="whoever waits counts the ttl on its own; the servers' for the session behind it",
-            sharing=True,
-            notes=True,
-            lifting=False,
-            unwatched=self._session,
+            supports_sharing=True,
+            supports_notes=True,
+            accepts_floor=False,
+            max_overstay=self._session,
             condition="most of the servers keep what they have on disk",
         )
 
@@ -77,7 +78,7 @@ class ZooKeeperEngine(Engine):
                     return standing
                 self._forget(ticket, own)
             return await self._join(ticket, if_free, until)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._translated(error, ticket.name) from error
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
@@ -86,7 +87,7 @@ class ZooKeeperEngine(Engine):
         fitting = [(ticket, own) for ticket, own in pairs if own and not self._too_long(ticket)]
         try:
             known = await self._queues.renew(fitting, until)
-        except Broken as error:
+        except RequestFailed as error:
             name = tickets[0].name if len(tickets) == 1 else None
             raise self._translated(error, name) from error
         standings: list[Standing | None] = []
@@ -109,7 +110,7 @@ class ZooKeeperEngine(Engine):
         try:
             own = await self._own(ticket, until, search=True)
             was_there = own is not None and await leave(self._queues, own, departure, until)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._translated(error, ticket.name) from error
         if own is not None:
             self._forget(ticket, own)
@@ -135,9 +136,9 @@ class ZooKeeperEngine(Engine):
             heard = True
             try:
                 standing = await self._queues.hear(own, self._io.now() + _REARM)
-            except Broken as error:
+            except RequestFailed as error:
                 own.gone = True  # what the news was is still to be found out
-                rouse(own)
+                interrupt(own)
                 raise self._translated(error, ticket.name) from error
             if standing.place is Place.GONE:
                 self._forget(ticket, own)
@@ -149,11 +150,11 @@ class ZooKeeperEngine(Engine):
         if own is not None and own.event is not None:
             own.event = None
 
-    def rouse(self, ticket: Ticket) -> None:
+    def interrupt(self, ticket: Ticket) -> None:
         own = self._mine.get(ticket.id)
         if own is not None:
             own.roused = True
-            rouse(own)
+            interrupt(own)
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         until = self._io.now() + timeout
@@ -162,31 +163,31 @@ class ZooKeeperEngine(Engine):
             if own is None or not await self._queues.holds(own, until):
                 return False
             return await self._notes.remember(own.path, ticket.name, text, keep, until)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._translated(error, ticket.name) from error
 
     async def recall(self, name: str, *, timeout: float) -> str | None:
         try:
             return await self._notes.recall(name, self._io.now() + timeout)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._translated(error, name) from error
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         try:
             return await inspected(self._queues, name, limit, self._io.now() + timeout)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._translated(error, name) from error
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
         try:
             return await names_in_use(self._queues, pattern, self._io.now() + timeout)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._translated(error, None) from error
 
     async def evict(self, name: str, *, timeout: float) -> bool:
         try:
             return await evict(self._queues, name, self._io.now() + timeout)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._translated(error, name) from error
 
     async def write_held(
@@ -205,7 +206,7 @@ class ZooKeeperEngine(Engine):
                 if not ask.missing(reply):
                     raise reply[1] if isinstance(reply, list) else reply
             seen = await inspected(self._queues, ticket.name, 0, until)
-        except Broken as error:
+        except RequestFailed as error:
             raise self._translated(error, ticket.name) from error
         return seen.holders[0].fence if seen.holders else 0
 
@@ -237,7 +238,7 @@ class ZooKeeperEngine(Engine):
             self._doubtful.add(ticket.id)
             try:
                 own, standing = await self._queues.join(ticket, until)
-            except Broken as error:
+            except RequestFailed as error:
                 if error.outcome == "not applied":
                     self._doubtful.discard(ticket.id)
                 raise
@@ -285,7 +286,7 @@ class ZooKeeperEngine(Engine):
             f"use a shorter ttl, or ask for a longer session with ?session=SECONDS{limit}"
         )
 
-    def _translated(self, error: Broken, name: str | None) -> EngineError:
+    def _translated(self, error: RequestFailed, name: str | None) -> EngineError:
         return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
 
 

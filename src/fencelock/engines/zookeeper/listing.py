@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from fencelock.core.names import matches
-from fencelock.core.ticket import Contender, Inspection, Share
+from fencelock.core.ticket import Holder, Inspection, Owner, Share, Waiter
 from fencelock.engines.zookeeper import requests as ask
 from fencelock.engines.zookeeper.admission import Line
 from fencelock.engines.zookeeper.nodes import Mark, Slip, sequence, unescaped
@@ -36,19 +36,20 @@ async def inspected(queues: Queues, name: str, limit: int, until: float) -> Insp
         if any(map(ask.gone, replies[:holding])):
             continue
         seen = [
-            None if ask.gone(reply) else _contender(reply, line.share(node))
+            None if ask.gone(reply) else _ticket(reply, line.share(node))
             for node, reply in zip(shown, replies, strict=True)
         ]
         listed = [one for one in seen[:-1] if one is not None]
-        holders = tuple(listed[:holding])
+        holders = tuple(Holder(*fields) for fields in listed[:holding])
         if mark.state != "shared":  # then the last mark is from when the one before it departed
-            holders = tuple(one._replace(since=min(one.since, _ago(stat.mtime))) for one in holders)
+            marked = _ago(stat.mtime)
+            holders = tuple(one._replace(held_for=min(one.held_for, marked)) for one in holders)
         vanished = mark.state == "held" and mark.seq not in {sequence(node) for node in line.nodes}
-        fence = max(one.fence for one in seen if one is not None)
+        fence = max(one[1] for one in seen if one is not None)
         return Inspection(
             name,
             holders,
-            tuple(listed[holding:]),
+            tuple(Waiter(*fields) for fields in listed[holding:]),
             len(line.nodes) - holding,
             fence,
             mark.abandoned or vanished,
@@ -72,11 +73,11 @@ def _has_tickets(stat: Any) -> bool:
     return stat is not None and Stat._make(value(stat)).children > 0
 
 
-def _contender(reply: Any, share: Share) -> Contender:
+def _ticket(reply: Any, share: Share) -> tuple[Owner, int, float, float, Share]:
     data, about = value(reply)
     slip, stat = Slip.unpack(data), Stat._make(about)
     left = min(slip.ttl, max(0.0, slip.ttl - _ago(stat.mtime)))
-    return Contender(slip.owner, stat.czxid, _ago(stat.ctime), left, share)
+    return slip.owner, stat.czxid, _ago(stat.ctime), left, share
 
 
 def _ago(moment_ms: int) -> float:

@@ -19,12 +19,12 @@ from typing import Any
 from kazoo.exceptions import NodeExistsError
 
 from fencelock.core.note import Note
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.zookeeper import requests as ask
 from fencelock.engines.zookeeper.advice import rejection
 from fencelock.engines.zookeeper.nodes import escaped
 from fencelock.engines.zookeeper.queue import Queues, value
 from fencelock.engines.zookeeper.requests import Stat
-from fencelock.engines.zookeeper.wire import Broken
 from fencelock.io.contract import IO
 
 _TRUSTED = 60.0
@@ -68,7 +68,7 @@ class Notes:
             elif not isinstance(_fault(added), NodeExistsError):  # else one who shares was faster
                 raise rejection(added)
         if self._io.random.randrange(_SELDOM) == 0:
-            with suppress(Broken):
+            with suppress(RequestFailed):
                 await self.tidy(name, until)
         return True
 

@@ -9,6 +9,7 @@ from typing import Any
 from kazoo.exceptions import NodeExistsError
 
 from fencelock.core.ticket import Place, Standing, Ticket
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.zookeeper import requests as ask
 from fencelock.engines.zookeeper.admission import Line
 from fencelock.engines.zookeeper.advice import rejection
@@ -25,8 +26,8 @@ from fencelock.engines.zookeeper.nodes import (
 from fencelock.engines.zookeeper.own import Own
 from fencelock.engines.zookeeper.removals import expiry
 from fencelock.engines.zookeeper.requests import Stat
-from fencelock.engines.zookeeper.watches import Watches, rouse
-from fencelock.engines.zookeeper.wire import Broken, Wire
+from fencelock.engines.zookeeper.watches import Watches, interrupt
+from fencelock.engines.zookeeper.wire import Wire
 from fencelock.io.contract import IO
 
 GONE = Standing(Place.GONE)
@@ -121,7 +122,7 @@ class Queues:
         """It is a ticket's turn, and nothing is left to be written down."""
         self.watches.let_go(own)
         standing = own.admit(abandoned)
-        rouse(own)  # perhaps it was not the one that is parked who looked
+        interrupt(own)  # perhaps it was not the one that is parked who looked
         return standing
 
     async def find(self, ticket: Ticket, until: float) -> Own | None:
@@ -314,7 +315,7 @@ class Queues:
 
     async def _call(self, own: Own, until: float) -> None:
         """Let the next of the group know that this one has found room."""
-        with suppress(Broken):  # then that one learns it when it is renewed
+        with suppress(RequestFailed):  # then that one learns it when it is renewed
             await self.ask(until, ask.touch(own.path, own.data))
 
     async def turn(self, own: Own, ticket: Ticket, until: float) -> Standing:

@@ -73,7 +73,7 @@ class Watches:
         own = self._listening.pop(path, None)
         if own is not None:
             own.farewell, own.succeeds = None, True
-            rouse(own)
+            interrupt(own)
 
     def _unlisten(self, own: Own) -> None:
         path, own.farewell = own.farewell, None
@@ -115,7 +115,7 @@ class Watches:
         for owns in list(self.watched.values()):
             for own in list(owns):
                 own.gone = True
-                rouse(own)
+                interrupt(own)
 
     def let_go(self, own: Own) -> None:
         """What becomes of those ahead is of no interest any more."""
@@ -140,10 +140,10 @@ class Watches:
                 own.changed.add(event.path[len(own.parent) + 1 :])
             else:
                 own.gone = True
-            rouse(own)
+            interrupt(own)
 
 
-def rouse(own: Own) -> None:
+def interrupt(own: Own) -> None:
     """Wake whoever is parked with a ticket."""
     if (event := own.event) is not None:
         wake(event)

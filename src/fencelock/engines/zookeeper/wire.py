@@ -10,7 +10,7 @@ from typing import Any
 
 from kazoo.exceptions import SessionExpiredError
 
-from fencelock.core.errors import Outcome
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.zookeeper.batch import Batch
 from fencelock.engines.zookeeper.connection import Connection
 from fencelock.io.contract import IO
@@ -27,14 +27,6 @@ _GRACE = 0.5
 
 _HARDLY = 0.05
 """Seconds for handing over what has just been read."""
-
-
-class Broken(Exception):
-    """A request was not answered, and whether it may have been carried out."""
-
-    def __init__(self, message: str, outcome: Outcome) -> None:
-        super().__init__(message)
-        self.outcome: Outcome = outcome
 
 
 class Wire:
@@ -63,7 +55,7 @@ class Wire:
         return 0.0 if self._connection is None else self._connection.negotiated
 
     async def exchange(self, requests: list[Any], until: float) -> Batch:
-        """Send requests in one write, and read their answers; `Broken` if any of them is missing."""
+        """Send requests in one write, and read their answers; `RequestFailed` if any of them is missing."""
         event = self._io.event()
         batch = Batch(requests, event)
         try:
@@ -105,7 +97,7 @@ class Wire:
     def _opened(self) -> Connection:
         with self._mutex:
             if self._closed:
-                raise Broken("the client was closed", "not applied")
+                raise RequestFailed("the client was closed", "not applied")
             if self._connection is None or self._connection.dead is not None:
                 if self._connection is not None:
                     self._connection.end()
@@ -118,21 +110,23 @@ class Wire:
                     raise
             return self._connection
 
-    def _late(self, connection: Connection, batch: Batch, waited: float) -> Broken:
+    def _late(self, connection: Connection, batch: Batch, waited: float) -> RequestFailed:
         if not batch.withdraw():
             connection.doubt(_SUSPICIOUS)
-            return Broken(f"no answer within {waited:.3g} s", "unknown")
+            return RequestFailed(f"no answer within {waited:.3g} s", "unknown")
         why = connection.why()
         if why is None:
-            return Broken(f"no connection to {self._hosts} within {waited:.3g} s", "not applied")
-        return Broken(f"can't connect to {self._hosts}: {_said(why)}", "not applied")
+            return RequestFailed(
+                f"no connection to {self._hosts} within {waited:.3g} s", "not applied"
+            )
+        return RequestFailed(f"can't connect to {self._hosts}: {_said(why)}", "not applied")
 
-    def _failed(self, batch: Batch, failure: Exception) -> Broken:
+    def _failed(self, batch: Batch, failure: Exception) -> RequestFailed:
         if not batch.sent:
-            return Broken(f"can't connect to {self._hosts}: {_said(failure)}", "not applied")
+            return RequestFailed(f"can't connect to {self._hosts}: {_said(failure)}", "not applied")
         if isinstance(failure, SessionExpiredError):
-            return Broken("the session has expired", "unknown")
-        return Broken("the connection was lost", "unknown")
+            return RequestFailed("the session has expired", "unknown")
+        return RequestFailed("the connection was lost", "unknown")
 
 
 def _said(error: Exception) -> str:

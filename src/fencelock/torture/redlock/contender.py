@@ -84,7 +84,7 @@ class Attempt:
         self.bid = owner.bid(len(self.world.nodes), known.fence if known else 0)
         self.hint = known.fence if known else owner.hint()
         self.world.counts["bids"] += 1
-        self.world.note(f"{id} bids, hint {self.hint}")
+        self.world.log(f"{id} bids, hint {self.hint}")
         patience = self.random.uniform(5, self.ttl)
         for index in range(len(self.world.nodes)):
             self._ask(index, "grant", partial(_grant, self.id, self.ttl, self.hint), patience)
@@ -129,7 +129,7 @@ class Attempt:
         self.world.counts[f"bids won, clocks {self.world.clocks}"] += 1
         at_once = not self.raised
         self.world.counts[f"bids won at once, clocks {self.world.clocks}"] += at_once
-        self.world.note(f"{self.id} WINS with fence {win.fence}, abandoned: {win.abandoned}")
+        self.world.log(f"{self.id} WINS with fence {win.fence}, abandoned: {win.abandoned}")
         self._hold(win)
 
     def _compare(self, known: Win, found: Win) -> None:

@@ -69,7 +69,7 @@ class World:
         self._count += 1
         heapq.heappush(self._events, (moment, self._count, act))
 
-    def note(self, what: str) -> None:
+    def log(self, what: str) -> None:
         """Add a line to the trace."""
         self.trace.append(f"{self.now - START:9.2f}  {what}")
 
@@ -101,7 +101,7 @@ class World:
 
         def arrive() -> None:
             answer = act(self.nodes[index], self._clock(index))
-            self.note(f"node {index}: {what} -> {answer}")
+            self.log(f"node {index}: {what} -> {answer}")
             if self._delivered("replies lost"):
                 self.at(self.now + self._delay(), lambda: hear(answer))
 
@@ -127,7 +127,7 @@ class World:
         index = self.random.randrange(len(self.nodes))
         trace = self.nodes[index].names.get(NAME)
         if trace is not None and trace.holder:
-            self.note(f"node {index}: the ttl of {trace.holder} fires")
+            self.log(f"node {index}: the ttl of {trace.holder} fires")
             self.counts["ttls fired early"] += 1
             self.nodes[index].expire(NAME)
 
@@ -138,7 +138,7 @@ class World:
         if trace is not None and not trace.holder:
             self.nodes[index].drop(NAME)
             self.counts["traces dropped"] += 1
-            self.note(f"node {index}: has forgotten a name that was not used")
+            self.log(f"node {index}: has forgotten a name that was not used")
 
     def _cut_off(self) -> None:
         """Nobody reaches a node for a while, so that majorities differ."""
@@ -159,7 +159,7 @@ class World:
         old = self.random.choice((self.node(), self._snapshots[index]))
         self.nodes[index].forget(old)
         self.counts["memories lost"] += 1
-        self.note(f"node {index}: restarts and has forgotten what came after {old}")
+        self.log(f"node {index}: restarts and has forgotten what came after {old}")
         self.receive(index)
 
     def receive(self, index: int) -> None:
@@ -181,4 +181,4 @@ class World:
         """Let a node vote again."""
         if self.nodes[index].welcome(since, floor, self._clock(index)):
             self.counts["nodes welcomed"] += 1
-            self.note(f"node {index}: votes again, above {floor}")
+            self.log(f"node {index}: votes again, above {floor}")

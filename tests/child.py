@@ -7,6 +7,7 @@ control: `child.call("acquire", name="x", ttl=1)`.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import os
 import signal
@@ -122,7 +123,7 @@ class Session:
         """As `acquire`, with an answer before that: when this process has heard that its ticket waits."""
 
         def announce() -> None:
-            while self._client._keeper.idle:
+            while all(context.idle for context in self._client._contexts.every()):
                 time.sleep(0.005)
             print(json.dumps("waits"), flush=True)
 
@@ -157,18 +158,42 @@ class Session:
         await self._await(self._lease.release)
         return self._facts()
 
-    async def do_fork(self) -> Any:
-        """What a forked child sees when it touches the lease and the client."""
+    async def do_fork(self, name: str) -> Any:
+        """What a forked child sees when it uses the parent's lease, and the client that the parent made."""
         reading, writing = os.pipe()
-        if os.fork() == 0:
-            seen = []
-            for act in (self._lease.check, self._lease.release, self._client.lock("x").acquire):
-                seen.append(_attempt(act, self._sync))
+        lock = self._client.lock(f"{name}:child")
+        pid = os.fork()
+        if pid == 0:
+            faulthandler.dump_traceback_later(60, exit=True)
+            seen: dict[str, Any] = {
+                "lease": [
+                    _attempt(act, self._sync) for act in (self._lease.check, self._lease.release)
+                ]
+            }
+            try:
+                if self._sync:
+                    with lock as lease:
+                        seen["held"] = lease.owner.pid == os.getpid() and lease.fence > 0
+                    seen["parent's"] = self._client.lock(name).try_acquire() is None
+                    self._client.close()
+                else:
+                    seen |= asyncio.run(self._use(lock, name))
+            except BaseException as error:
+                seen["error"] = repr(error)
             os.write(writing, json.dumps(seen).encode())
             os._exit(0)
         os.close(writing)
         with os.fdopen(reading) as pipe:
-            return json.loads(pipe.read())
+            said = await asyncio.to_thread(pipe.read) if not self._sync else pipe.read()
+        os.waitpid(pid, 0)  # noqa: ASYNC222 - it has ended: its side of the pipe is closed
+        return json.loads(said)
+
+    async def _use(self, lock: Any, name: str) -> dict[str, Any]:
+        async with lock as lease:
+            held = lease.owner.pid == os.getpid() and lease.fence > 0
+        refused = await self._client.lock(name).try_acquire() is None
+        await self._client.close()
+        return {"held": held, "parent's": refused}
 
     def _facts(self) -> Any:
         return {

@@ -55,7 +55,7 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["shared"] = node.config.stash[SHARED].address
 
 
-LIMITS = ("REQUEST_TIMEOUT", "LEAST_TIMEOUT")
+LIMITS = ("REQUEST_TIMEOUT", "MIN_TIMEOUT")
 
 
 @pytest.fixture

@@ -182,10 +182,10 @@ async def test_thousands_of_leases_are_kept_by_one_task(url: str, name: str) -> 
         assert process.num_threads() - threads <= 2
         opened = len(process.net_connections("all")) - sockets
         assert opened <= SOCKETS[engine], "not one per lease"
-        first_deadlines = [lease._kept.deadline for lease in leases]
+        first_deadlines = [lease._claim.deadline for lease in leases]
         await soon(
             lambda: all(
-                lease._kept.deadline > first + 5
+                lease._claim.deadline > first + 5
                 for lease, first in zip(leases, first_deadlines, strict=True)
             ),
             "every lease to be renewed",

@@ -72,6 +72,6 @@ def test_the_reply_to_any_request_is_lost(
                     lambda: witness.names(f"*{name}*") == [f"{name}:obstacle"],  # noqa: B023
                     f"nothing to be left after a cut at request {number}",
                 )
-                eventually(lambda: client._keeper.idle, "nothing to be kept")
+                eventually(lambda: client._context.idle, "nothing to be kept")
             obstacle.release()
         assert number > 3, "there was something to cut"

@@ -125,10 +125,10 @@ async def test_engine_gone_for_long(cell: Cell, fragile: tuple[str, Outage]) -> 
     with gone():
         await soon(lambda: lease.state is fencelock.LeaseState.SUSPENDED, "the suspension")
         lease.check()  # still ours: the deadline has not passed
-        deadline = lease._kept.deadline
+        deadline = lease._claim.deadline
         assert await holder.do(lambda: lease.lost.wait(PATIENCE))
         noticed = clock.now()
-        assert lease._kept.deadline == deadline, "nobody extended it meanwhile"
+        assert lease._claim.deadline == deadline, "nobody extended it meanwhile"
         assert noticed >= deadline
         assert seen_at
         assert seen_at[0] - deadline < 1.8, "the keeper was busy with something else"

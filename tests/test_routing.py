@@ -42,11 +42,11 @@ def test_the_hash_chooses_and_few_names_move() -> None:
     urls = [memory() for _ in range(3)]
     with fencelock.Client({"*": urls}) as three, fencelock.Client({"*": urls[:2]}) as two:
         names = [f"order:{number}" for number in range(300)]
-        parts = [three._engine.part_of(name) for name in names]  # type: ignore[attr-defined]
+        parts = [three._context.engine.part_of(name) for name in names]  # type: ignore[attr-defined]
         assert all(count > 60 for count in Counter(parts).values())
-        places = [three._engine._engines.index(part) for part in parts]  # type: ignore[attr-defined]
+        places = [three._context.engine._engines.index(part) for part in parts]  # type: ignore[attr-defined]
         kept = [
-            two._engine._engines.index(two._engine.part_of(name)) == place  # type: ignore[attr-defined]
+            two._context.engine._engines.index(two._context.engine.part_of(name)) == place  # type: ignore[attr-defined]
             for name, place in zip(names, places, strict=True)
             if place < 2
         ]
@@ -58,18 +58,18 @@ async def test_several_across_engines(tmp_path: Path, redis_url: str) -> None:
     name = uuid4().hex
     async with fencelock.AsyncClient(routes, ttl=4) as client:
         leases = await client.lock_all([f"a{name}", f"b{name}"]).acquire()
-        first = [lease._kept.deadline for lease in leases.values()]
+        first = [lease._claim.deadline for lease in leases.values()]
 
         def renewed() -> bool:
-            now = [lease._kept.deadline for lease in leases.values()]
+            now = [lease._claim.deadline for lease in leases.values()]
             return all(new > old for new, old in zip(now, first, strict=True))
 
         await soon(renewed, "both to be renewed")
         assert await client.lock(f"b{name}").try_acquire() is None
-        deadlines = [lease._kept.deadline for lease in leases.values()]
+        deadlines = [lease._claim.deadline for lease in leases.values()]
         for lease in leases.values():
             await lease.renew()
-        assert [lease._kept.deadline for lease in leases.values()] > deadlines
+        assert [lease._claim.deadline for lease in leases.values()] > deadlines
         await leases.release()
         assert await client.names(f"*{name}") == []
 
@@ -83,8 +83,8 @@ def test_a_part_that_is_away_does_not_take_the_others_along(
         far, near = client.lock("far:1").acquire(), client.lock("near").acquire()
         server.freeze()
         eventually(lambda: far.state is fencelock.LeaseState.SUSPENDED, "the suspension")
-        first = near._kept.deadline
-        eventually(lambda: near._kept.deadline > first, "the other one's renewal")
+        first = near._claim.deadline
+        eventually(lambda: near._claim.deadline > first, "the other one's renewal")
         assert near.state is fencelock.LeaseState.HELD
         with pytest.raises(fencelock.EngineError):
             client.inspect("far:1")

@@ -19,7 +19,7 @@ import pytest
 
 import fencelock
 from fencelock.io.blocking import run
-from fencelock.primitives.kept import Kept
+from fencelock.primitives.claim import Claim
 from tests.waiting import soon
 
 ENGINES = (
@@ -182,12 +182,10 @@ async def answered(client: Any, count: int) -> None:
     await soon(lambda: len(kept_by(client)) >= count, f"{count} answers")
 
 
-def kept_by(client: Any) -> list[Kept]:
-    """The tickets that a client renews."""
-    keeper = client._keeper
-    with keeper._mutex:
-        wheels = [keeper._fresh, *keeper._wheel.values()]
-        return [kept for wheel in wheels for kept in wheel.values()]
+def kept_by(client: Any) -> list[Claim]:
+    """The claims whose tickets a client renews."""
+    claims: list[Claim] = client._context.every()
+    return claims
 
 
 OpenCell = Callable[[str], Cell]

@@ -49,7 +49,7 @@ async def test_cancelled_at_every_await(async_cell: Cell, operation: Any) -> Non
         if attempt.reached:
             assert isinstance(outcome, asyncio.CancelledError), outcome
         await soon(lambda: _left_alone(other, cell.name, holder), f"a clean queue after await {k}")
-        assert client._keeper.idle
+        assert client._context.idle
         await client.close()
         await soon(lambda: asyncio.all_tasks() <= before | other_tasks(other), "no task left")
         if not attempt.reached:
@@ -139,7 +139,7 @@ async def test_every_primitive_is_cancelled_at_every_await(
         else:
             assert outcome is None
         await soon(nothing_left, f"nothing to be left after await {k}")
-        await soon(lambda: client._keeper.idle, f"nothing to be kept after await {k}")  # noqa: B023 - at once
+        await soon(lambda: client._context.idle, f"nothing to be kept after await {k}")  # noqa: B023 - at once
         await client.close()
         if not attempt.reached:
             break
@@ -164,7 +164,7 @@ async def test_cancelled_while_being_granted(async_cell: Cell) -> None:
             await waiter.result().release()
         lease = await asyncio.wait_for(other.lock(cell.name).acquire(), 10)
         await lease.release()
-    assert client._keeper.idle
+    assert client._context.idle
 
 
 async def test_interrupted_while_waiting(sync_cell: Cell) -> None:
@@ -189,7 +189,7 @@ async def _run(attempt: CancelledAt) -> None:
 
 def other_tasks(client: Any) -> set[Any]:
     """The other client's keeper may start and end as it likes."""
-    task = client._keeper._task
+    task = client._context._keeper._task
     return set() if task is None else {task._task}
 
 

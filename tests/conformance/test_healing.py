@@ -82,7 +82,7 @@ async def test_somebody_is_there_first(cell: Cell, tmp_path: Path) -> None:
     kind = Hesitant if cell.face == "sync" else AsyncHesitant
     guard = kind(guard_of(cell, tmp_path))
     attempt = cell.actor().start(client.lock(cell.name, guard=guard).try_acquire)
-    await soon(lambda: client._keeper.mine, "the lock to be held")
+    await soon(lambda: client._context.held, "the lock to be held")
     waiter = cell.actor().start(other.lock(cell.name).acquire)
     await queued(cell, other, 1)
     guard.go_on.set()

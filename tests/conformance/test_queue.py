@@ -247,7 +247,7 @@ async def test_inspection_shows_everyone_and_no_secret(cell: Cell) -> None:
 
 
 def _engine(cell: Cell) -> Any:
-    return cell.client()._engine
+    return cell.client()._context.engine
 
 
 def enter(cell: Cell, engine: Any, one: Ticket, *, if_free: bool = False) -> Any:

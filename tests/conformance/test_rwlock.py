@@ -77,7 +77,7 @@ async def test_a_reader_can_not_turn_writer(cell: Cell) -> None:
     rwlock = client.rwlock(cell.name)
     caller = cell.actor()
     lease = await caller.do(rwlock.read().acquire)
-    with pytest.raises(fencelock.WouldDeadlock, match="can't turn writer"):
+    with pytest.raises(fencelock.WouldDeadlock, match="can't become a writer"):
         await caller.do(rwlock.write().acquire)
     with pytest.raises(fencelock.WouldDeadlock, match="already held"):
         await caller.do(rwlock.read().acquire)

@@ -52,7 +52,7 @@ async def test_another_number_of_permits_is_noticed(
     lease = await cell.run(client.semaphore(cell.name, permits=3).acquire)
     with caplog.at_level(logging.WARNING, "fencelock"):
         waiter = cell.actor().start(other.semaphore(cell.name, permits=5).acquire)
-        await soon(lambda: "with 3 permits, and we with 5" in caplog.text, "the warning")
+        await soon(lambda: "with 3 permits, this program with 5" in caplog.text, "the warning")
         await cell.run(lease.release)
         await within(waiter)
 

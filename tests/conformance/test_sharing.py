@@ -19,7 +19,7 @@ class Desk:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.client = cell.client()
-        self.engine = self.client._engine
+        self.engine = self.client._context.engine
 
     def ticket(self, label: str, share: Share = ALONE, ttl: float = 60.0) -> Ticket:
         return Ticket(self.cell.name, new_id(), ttl, Owner("host", 1, label), share)
@@ -46,7 +46,7 @@ class Desk:
 
     def park(self, ticket: Ticket) -> asyncio.Task[Any]:
         """Sleep until something is heard, which is long before the time is up."""
-        until = self.client._io.now() + 600
+        until = self.client._context.io.now() + 600
         return asyncio.create_task(act(self.cell, self.engine.park(ticket, until)))
 
     async def picture(self) -> tuple[list[str], list[str]]:

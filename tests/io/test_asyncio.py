@@ -152,7 +152,7 @@ def test_it_belongs_to_the_loop_in_which_it_was_first_used() -> None:
         io.verify()
 
     asyncio.run(use())
-    with pytest.raises(FencelockError, match="make one AsyncClient per loop"):
+    with pytest.raises(FencelockError, match="belongs to another event loop"):
         asyncio.run(use())
 
 

@@ -14,14 +14,14 @@ def test_what_is_admitted_after_the_client_was_closed_is_given_back(
 ) -> None:
     url = f"sqlite:///{tmp_path}/locks.db"
     client, other = Client(url), Client(url)
-    enter = client._engine.enter
+    enter = client._context.engine.enter
 
     async def closed_meanwhile(*args: Any, **options: Any) -> Standing:
         standing = await enter(*args, **options)
-        await client._keeper.close()
+        await client._context.close()
         return standing
 
-    monkeypatch.setattr(client._engine, "enter", closed_meanwhile)
+    monkeypatch.setattr(client._context.engine, "enter", closed_meanwhile)
     with pytest.raises(FencelockError, match="closed"):
         client.lock("x").acquire()
     lease = other.lock("x").try_acquire()

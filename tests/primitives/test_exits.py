@@ -115,7 +115,7 @@ class TestTheBodyEnds:
                 assert isinstance(error, fencelock.EngineError), "it is not known whether it worked"
             else:
                 assert error is boom, "the engine is not the caller's business here"
-            assert scene.client._keeper.idle, "nothing is renewed any more"
+            assert scene.client._context.idle, "nothing is renewed any more"
             way.heal()
             await scene.is_clean()
 
@@ -194,7 +194,7 @@ def test_interrupted_at_every_step(url: str, deed: Deed) -> None:
             interrupt(work_and_leave if deed.bare else work)
             after = f"after {interrupt.where}"
             eventually(lambda: not witness.names(f"*{name}*"), f"nothing to be left {after}")
-            eventually(lambda: client._keeper.idle, f"nothing to be kept {after}")
+            eventually(lambda: client._context.idle, f"nothing to be kept {after}")
             if interrupt.where is None:
                 break
         assert k > 30, "this was to be a long list of steps"
@@ -229,7 +229,7 @@ async def test_a_loss_cancels_the_body_of_everything_that_has_on_lost() -> None:
             task = asyncio.current_task()
             assert task is not None
             assert not task.cancelling(), "the cancellation is used up"
-            await soon(lambda: client._keeper.idle, "nothing to be kept")
+            await soon(lambda: client._context.idle, "nothing to be kept")
             assert not await other.names(f"{name}*")
 
 
@@ -240,10 +240,10 @@ def test_one_of_several_is_lost_while_the_engine_is_away(
     with fencelock.Client(f"redis://{HOST}:{way.port}", ttl=30) as client:
         leases = client.lock_all(["a", "b", "c"]).acquire()
         way.refuse()
-        client._keeper.lose(leases["a"]._kept, "for the test")
+        client._context.lose(leases["a"]._claim, "for the test")
         with pytest.raises(fencelock.LeaseLost, match="for the test"):
             leases.release()
-        assert client._keeper.idle
+        assert client._context.idle
         way.heal()
         with fencelock.Client(server.url) as witness:
             eventually(lambda: not witness.names(), "all to be given back")
@@ -316,4 +316,4 @@ class Scene:
         await soon(
             lambda: not self.witness.names(f"*{self.name}*"), f"nothing to be left after {after}"
         )
-        await soon(lambda: self.client._keeper.idle, f"nothing to be kept after {after}")
+        await soon(lambda: self.client._context.idle, f"nothing to be kept after {after}")

@@ -58,7 +58,7 @@ def test_interrupted_at_every_step(url: str, operation: Any, held: bool) -> None
                 return [one.fence for one in seen.holders] == fences and not seen.waiting
 
             eventually(as_before, f"a clean queue after {interrupt.where}")
-            eventually(lambda: client._keeper.idle, "nothing to be kept")
+            eventually(lambda: client._context.idle, "nothing to be kept")
             if interrupt.where is None:
                 break
         assert k > 30, "this was to be a long list of steps"
@@ -88,7 +88,7 @@ def test_a_transaction_that_waits_is_interrupted_at_every_step(policy: str) -> N
             after = f"after {interrupt.where}"
             eventually(lambda: other.names() == ["obstacle"], f"nothing to be left {after}")
             eventually(lambda: not other.inspect("obstacle").waiting, f"nobody to wait {after}")
-            eventually(lambda: client._keeper.idle, f"nothing to be kept {after}")
+            eventually(lambda: client._context.idle, f"nothing to be kept {after}")
             if interrupt.where is None:
                 break
         assert k > 30, "this was to be a long list of steps"
@@ -113,7 +113,7 @@ def test_a_signal_handler_uses_the_client_at_every_step(
             interrupt = InterruptAt(k, handle)
             interrupt(lambda: operation(client, name))
             # What a handler releases in the middle of something is forgotten a moment later.
-            eventually(lambda: client._keeper.idle, f"nothing to be kept after {interrupt.where}")
+            eventually(lambda: client._context.idle, f"nothing to be kept after {interrupt.where}")
             assert not other.inspect(f"{name}:too").holders
             if interrupt.where is None:
                 break
@@ -126,12 +126,12 @@ def test_a_finalizer_releases_a_lease_while_all_of_them_are_gone_through(url: st
     """As when garbage is collected in the keeper's own thread: it is forgotten when that has ended."""
     with fencelock.Client(url) as client:
         leases = [client.lock(f"{number}:{uuid4().hex}", ttl=600).acquire() for number in range(3)]
-        keeper, held = client._keeper, {lease.id: lease for lease in leases}
-        with keeper._mutex:
-            for these in (keeper._fresh, *keeper._wheel.values()):
-                for kept in these.values():
-                    held[kept.ticket.id].release()
-        eventually(lambda: keeper.idle, "all to be forgotten")
+        context, held = client._context, {lease.id: lease for lease in leases}
+        with context._mutex:
+            for these in (context._keeper._schedule._new, context._keeper._schedule._entries):
+                for id in these:
+                    held[id].release()
+        eventually(lambda: context.idle, "all to be forgotten")
 
 
 def test_a_with_block_may_be_left_in_another_thread(url: str) -> None:

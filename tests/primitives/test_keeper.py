@@ -12,7 +12,7 @@ def test_an_engine_that_fails_as_nobody_expects_does_not_end_renewals(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with fencelock.Client("memory://keeper") as client:
-        renew = client._engine.renew
+        renew = client._context.engine.renew
         failures = [ValueError("an answer that makes no sense")]
 
         async def fail_once(*args: Any, **options: Any) -> Any:
@@ -20,7 +20,7 @@ def test_an_engine_that_fails_as_nobody_expects_does_not_end_renewals(
                 raise failures.pop()
             return await renew(*args, **options)
 
-        monkeypatch.setattr(client._engine, "renew", fail_once)
+        monkeypatch.setattr(client._context.engine, "renew", fail_once)
         lease = client.lock("a", ttl=3).acquire()
         eventually(lambda: lease.state is fencelock.LeaseState.SUSPENDED, "the failure")
         eventually(lambda: lease.state is fencelock.LeaseState.HELD, "the next renewal")

@@ -64,7 +64,7 @@ async def test_a_task_that_notices_the_loss_itself_is_cancelled_too(url: str) ->
 
         async def go_on() -> None:
             async with lock as lease:
-                client._keeper.lose(lease._kept, "for the test")
+                client._context.lose(lease._claim, "for the test")
                 assert lease.lost
                 await asyncio.sleep(3600)
 
@@ -74,14 +74,14 @@ async def test_a_task_that_notices_the_loss_itself_is_cancelled_too(url: str) ->
 
 async def test_a_loss_during_the_exit_is_no_cancellation(url: str) -> None:
     async with fencelock.AsyncClient(url) as client:
-        leave = client._engine.leave
+        leave = client._context.engine.leave
 
         async def slow_leave(ticket: Any, **options: Any) -> bool:
             if ticket.name == "b":
                 await client.break_lock("a")
             return await leave(ticket, **options)
 
-        client._engine.leave = slow_leave  # type: ignore[method-assign]
+        client._context.engine.leave = slow_leave  # type: ignore[method-assign]
         with pytest.raises(fencelock.LeaseLost, match="'a'"):
             async with client.lock_all(["a", "b"], on_lost="cancel"):
                 pass
@@ -98,7 +98,7 @@ async def test_a_block_does_not_begin_with_a_lease_that_is_lost(url: str) -> Non
 def test_a_signal_handler_breaks_a_lock_while_the_keeper_is_busy(url: str) -> None:
     with fencelock.Client(url) as client:
         lease = client.lock("x").acquire()
-        with client._keeper._mutex:  # as if the handler interrupted us there
+        with client._context._mutex:  # as if the handler interrupted us there
             assert client.break_lock("x")
         assert lease.lost
 
@@ -107,7 +107,7 @@ def test_a_signal_handler_breaks_a_lock_while_the_keeper_is_busy(url: str) -> No
 @pytest.mark.parametrize("kind", ["lock", "lock_all", "election", "transaction"])
 def test_a_release_that_fails_is_interrupted_at_every_step(url: str, kind: str) -> None:
     with fencelock.Client(url) as witness, fencelock.Client(url, ttl=600) as client:
-        leave, failing = client._engine.leave, 0
+        leave, failing = client._context.engine.leave, 0
 
         async def fail_twice(*args: Any, **options: Any) -> bool:
             nonlocal failing
@@ -116,7 +116,7 @@ def test_a_release_that_fails_is_interrupted_at_every_step(url: str, kind: str) 
                 raise fencelock.EngineError("for the test", outcome="not applied")
             return await leave(*args, **options)
 
-        client._engine.leave = fail_twice  # type: ignore[method-assign]
+        client._context.engine.leave = fail_twice  # type: ignore[method-assign]
 
         def work() -> None:
             nonlocal failing
@@ -131,7 +131,7 @@ def test_a_release_that_fails_is_interrupted_at_every_step(url: str, kind: str) 
             interrupt(work)
             failing = 0
             eventually(lambda: not witness.names(), f"nothing to be left after {interrupt.where}")
-            eventually(lambda: client._keeper.idle, f"nothing kept after {interrupt.where}")
+            eventually(lambda: client._context.idle, f"nothing kept after {interrupt.where}")
             if interrupt.where is None:
                 break
         assert k > 30
@@ -151,7 +151,7 @@ def test_closed_while_the_answer_is_under_way(redis_url: str, kind: str) -> None
         client = fencelock.Client(redis_url)
         operation = "enter" if kind == "lock" else "enter_free"
         answer, asked, go_on = (
-            getattr(client._engine, operation),
+            getattr(client._context.engine, operation),
             threading.Event(),
             threading.Event(),
         )
@@ -162,7 +162,7 @@ def test_closed_while_the_answer_is_under_way(redis_url: str, kind: str) -> None
             go_on.wait(PATIENCE)
             return answered
 
-        setattr(client._engine, operation, slow)
+        setattr(client._context.engine, operation, slow)
         errors: list[BaseException] = []
 
         def work() -> None:
@@ -177,7 +177,7 @@ def test_closed_while_the_answer_is_under_way(redis_url: str, kind: str) -> None
         assert asked.wait(PATIENCE)
         closing = threading.Thread(target=client.close)
         closing.start()
-        eventually(lambda: client._keeper.closing, "the client to be closing")
+        eventually(lambda: client._context.closing, "the client to be closing")
         go_on.set()
         worker.join()
         closing.join()
@@ -208,7 +208,7 @@ async def test_two_proclamations_at_once(url: str) -> None:
         election = client.election("x", "me")
         async with election:
             await asyncio.gather(election.proclaim("one"), election.proclaim("two"))
-        await soon(lambda: client._keeper.idle, "nothing to be kept")
+        await soon(lambda: client._context.idle, "nothing to be kept")
         assert not await client.names()
 
 
@@ -233,7 +233,7 @@ def test_proclaiming_and_observing_are_interrupted_at_every_step(url: str) -> No
                 interrupt(act)
                 what = f"left of {act.__name__} after {interrupt.where}"
                 eventually(lambda: not witness.names(), f"nothing to be {what}")
-                eventually(lambda: client._keeper.idle, f"nothing kept to be {what}")
+                eventually(lambda: client._context.idle, f"nothing kept to be {what}")
                 if interrupt.where is None:
                     break
 
@@ -245,9 +245,10 @@ def test_a_callback_that_exits_does_not_end_the_keeper(
         raise SystemExit(1)
 
     with fencelock.Client(url) as client, fencelock.Client(url) as other:
-        client.lock("x", ttl=1.5, on_lost=leave).acquire()
+        first = client.lock("x", ttl=1.5, on_lost=leave).acquire()
         second = client.lock("y", ttl=1.5).acquire()
         assert other.break_lock("x")
         eventually(lambda: "callback for 'x' failed" in caplog.text, "the callback to be called")
         assert other.break_lock("y")
+        assert first.lost
         assert second.lost.wait(PATIENCE), "somebody still looks after it"

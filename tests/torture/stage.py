@@ -7,7 +7,7 @@ from typing import Any
 
 from fencelock.core.ticket import Inspection, Owner
 from fencelock.io.simulated import START, SimulatedTask, World
-from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.context import Context
 from fencelock.primitives.lease import AsyncLease
 from fencelock.primitives.lock import AsyncLock
 from fencelock.torture.network import Deed, FaultyEngine, Network, Server, _Reply
@@ -60,6 +60,8 @@ class Stage:
         self.server = Server(self.world)
         self.network = ScriptedNetwork(self.world, self.server)
         self.homes: list[Home] = []
+        self.leases: list[AsyncLease] = []
+        """Leases that are never released: if their objects were gone, nobody would renew them."""
 
     @property
     def now(self) -> float:
@@ -68,7 +70,7 @@ class Stage:
     def process(self, name: str) -> Home:
         io = self.world.process(name, rate=1.0)
         engine = FaultyEngine(self.network, io)
-        home = Home(io, engine, Keeper(engine, io))
+        home = Home(io, engine, Context(engine, io))
         self.homes.append(home)
         return home
 
@@ -83,7 +85,7 @@ class Stage:
         name: str = NAME,
     ) -> AsyncLock:
         return AsyncLock(
-            home.keeper,
+            home.contexts,
             name,
             ttl=ttl,
             timeout=timeout,
@@ -113,6 +115,6 @@ class Stage:
     def nothing_left(self) -> bool:
         """Whether nothing is kept, cleaned up, parked or running in any process."""
         return not any(
-            home.io.tasks or not home.keeper.idle or home.keeper.sweeper or home.engine.parked
+            home.io.tasks or not home.context.idle or home.context.sweeper or home.engine.parked
             for home in self.homes
         )

@@ -7,19 +7,19 @@ from itertools import pairwise
 
 import pytest
 
-from fencelock.primitives import keeper
+from fencelock.primitives import schedule
 from fencelock.primitives.lease import AsyncLease
 from tests.torture.stage import Stage
 
 BATCH = 10
 MANY = 5 * BATCH
 TTL = 30.0
-INTERVAL = TTL * keeper.RENEW_AT
+INTERVAL = TTL * schedule.RENEW_AT
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    monkeypatch.setattr(keeper, "_BATCH", BATCH)
+    monkeypatch.setattr(schedule, "_BATCH", BATCH)
     stage = Stage()
     yield stage
     stage.world.close()
@@ -63,8 +63,12 @@ def test_a_crowd_does_not_cost_a_lease_with_a_shorter_ttl(stage: Stage) -> None:
 
     async def scene() -> None:
         for number in range(MANY):
-            await stage.lock(home, "a", TTL, name=f"n{number}", on_lost=lost.append).acquire()
-        await stage.lock(home, "b", 1.0, name="short", on_lost=lost.append).acquire()
+            stage.leases.append(
+                await stage.lock(home, "a", TTL, name=f"n{number}", on_lost=lost.append).acquire()
+            )
+        stage.leases.append(
+            await stage.lock(home, "b", 1.0, name="short", on_lost=lost.append).acquire()
+        )
         await home.io.sleep(3 * INTERVAL)
 
     stage.start(home, scene())
@@ -79,10 +83,10 @@ def test_one_that_is_about_to_end_does_not_cut_short_what_renews_the_others(stag
     async def scene() -> None:
         leases = [await stage.lock(home, "a", TTL, name=name).acquire() for name in ("x", "y")]
         now = home.io.now()
-        leases[0]._kept.deadline = now + 0.001
-        _, _, patience, pressing = home.keeper._survey(now)
-        assert patience >= 0.05, "an answer takes a while"
-        assert pressing == [leases[0]._kept], "it is told of its end all the same"
+        leases[0]._claim.deadline = now + 0.001
+        found = home.context._keeper._schedule.survey(now)
+        assert found.timeout >= 0.05, "an answer takes a while"
+        assert found.pressing == [leases[0]._claim], "it is told of its end all the same"
         await leases[1].release()
 
     stage.start(home, scene())
@@ -96,7 +100,9 @@ def test_one_whose_answer_took_long_is_renewed_before_those_that_asked_later(sta
     lost: list[AsyncLease] = []
 
     async def hold(label: str, ttl: float) -> None:
-        await stage.lock(home, label, ttl, name=label, on_lost=lost.append).acquire()
+        stage.leases.append(
+            await stage.lock(home, label, ttl, name=label, on_lost=lost.append).acquire()
+        )
         await home.io.sleep(2 * INTERVAL)
 
     stage.start(home, hold("long", TTL))  # the keeper sleeps until this is due

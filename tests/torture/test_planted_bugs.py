@@ -12,10 +12,11 @@ import pytest
 from fencelock.core.queue import TicketQueue
 from fencelock.core.ticket import Departure, Standing, Ticket
 from fencelock.engines import memory
-from fencelock.primitives import keeper, waiting
-from fencelock.primitives.keeper import Keeper
-from fencelock.primitives.kept import EXPIRED, Kept
+from fencelock.primitives import context, keeper, waiting
+from fencelock.primitives.claim import EXPIRED, Claim
+from fencelock.primitives.context import Context
 from fencelock.primitives.lease import AsyncLease, BaseLease
+from fencelock.primitives.schedule import Schedule
 from fencelock.primitives.sweeper import Sweeper
 from fencelock.torture.simulate import Simulation
 from fencelock.torture.storage import GuardedCounters
@@ -43,62 +44,64 @@ def caught_by(
     pytest.fail(f"not caught by {checkers} in {SEEDS} schedules; others objected: {others}")
 
 
-def with_keeper(kind: type[Keeper]) -> type[Simulation]:
-    return type("Planted", (Simulation,), {"keeper": kind})
+def with_context(kind: type[Context]) -> type[Simulation]:
+    return type("Planted", (Simulation,), {"context": kind})
 
 
 def with_worker(kind: type[Worker]) -> type[Simulation]:
     return type("Planted", (Simulation,), {"worker": kind})
 
 
-# --- the keeper
+# --- the context and the keeper
 
 
 def test_waiters_that_are_not_renewed() -> None:
-    class Planted(Keeper):
-        def keep(self, kept: Kept) -> None:
-            if kept.admitted:
-                super().keep(kept)
+    class Planted(Context):
+        def keep(self, claim: Claim) -> None:
+            pass
 
-    caught_by({"nothing_leaked"}, with_keeper(Planted))
+    caught_by({"nothing_leaked"}, with_context(Planted))
 
 
 def test_a_holder_that_ignores_its_deadline(monkeypatch: Patch) -> None:
-    class Planted(Keeper):
-        def lose(self, kept: Kept, reason: str) -> None:
+    class Planted(Context):
+        def lose(self, claim: Claim, reason: str) -> None:
             if reason is not EXPIRED:
-                super().lose(kept, reason)
+                super().lose(claim, reason)
 
     monkeypatch.setattr(BaseLease, "_notice", lambda self: None)
-    caught_by({"loss_is_noticed"}, with_keeper(Planted))
+    caught_by({"loss_is_noticed"}, with_context(Planted))
 
 
-def test_a_loss_that_is_noticed_only_at_the_next_renewal() -> None:
-    class Planted(Keeper):
-        def _postpone(self, batch: list[Kept]) -> None:
-            super()._postpone(batch)
-            for kept in batch:
-                kept.due += kept.ticket.ttl / 3
+def test_a_loss_that_is_noticed_only_at_the_next_renewal(monkeypatch: Patch) -> None:
+    class Planted(Schedule):
+        def postpone(self, claim: Claim, due: float) -> None:
+            super().postpone(claim, due)
+            if (entry := self._entries.get(claim.ticket.id)) is not None:
+                entry.due += claim.ticket.ttl / 3
 
-    caught_by({"loss_is_noticed"}, with_keeper(Planted))
+    monkeypatch.setattr(keeper, "Schedule", Planted)
+    caught_by({"loss_is_noticed"})
 
 
 # --- the waiting loop
 
 
 def test_a_deadline_that_is_counted_from_the_reply(monkeypatch: Patch) -> None:
-    learn = Kept.learn
+    answered = Claim.answered
 
-    def optimistic(self: Kept, standing: Standing, sent: float, now: float) -> str | None:
-        return learn(self, standing, now, now)
+    def optimistic(
+        self: Claim, standing: Standing, sent: float, now: float, joining: bool = False
+    ) -> str | None:
+        return answered(self, standing, now, now, joining)
 
-    monkeypatch.setattr(Kept, "learn", optimistic)
+    monkeypatch.setattr(Claim, "answered", optimistic)
     caught_by({"one_believer"})
 
 
 def test_no_clean_up_on_cancellation(monkeypatch: Patch) -> None:
-    async def forget_only(keeper: Keeper, kept: Kept, patience: float) -> None:
-        keeper.forget(kept)
+    async def forget_only(claim: Claim, patience: float) -> None:
+        claim.context.forget(claim)
 
     monkeypatch.setattr(waiting, "withdraw", forget_only)
     caught_by({"nothing_leaked"})
@@ -112,7 +115,7 @@ def test_a_clean_up_that_believes_the_first_answer(monkeypatch: Patch) -> None:
                 self._doomed.pop(id, None)
             return answered
 
-    monkeypatch.setattr(keeper, "Sweeper", Planted)
+    monkeypatch.setattr(context, "Sweeper", Planted)
     caught_by({"nothing_leaked"})
 
 

@@ -28,7 +28,7 @@ def test_a_timeout_is_a_total(stage: Stage, timeout: float) -> None:
     ahead = [Ticket(NAME, f"ahead-{n}", 60.0, Owner("host", 1)) for n in range(100)]
 
     async def hold() -> None:
-        await stage.lock(holder, "a", 60.0).acquire()
+        stage.leases.append(await stage.lock(holder, "a", 60.0).acquire())
         for ticket in ahead:
             await holder.engine.enter(ticket, if_free=False, timeout=2.0)
             holder.engine.unpark(ticket)
@@ -55,7 +55,7 @@ def test_a_dead_holder_is_followed_when_its_ttl_has_passed(stage: Stage, heirs_t
     holder, heir = stage.process("holder"), stage.process("heir")
 
     async def hold() -> None:
-        await stage.lock(holder, "a", 2.0).acquire()
+        stage.leases.append(await stage.lock(holder, "a", 2.0).acquire())
         await holder.io.sleep(60.0)
 
     async def follow() -> float:
@@ -83,11 +83,11 @@ def test_a_dead_waiter_delays_the_next_by_its_ttl(stage: Stage) -> None:
 
     async def haunt() -> None:
         await ghost.io.sleep(0.1)
-        await stage.lock(ghost, "b", 3.0).acquire()
+        stage.leases.append(await stage.lock(ghost, "b", 3.0).acquire())
 
     async def follow() -> float:
         await heir.io.sleep(0.2)
-        await stage.lock(heir, "c", 60.0).acquire()
+        stage.leases.append(await stage.lock(heir, "c", 60.0).acquire())
         return stage.now
 
     stage.start(holder, hold())

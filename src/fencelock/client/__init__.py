@@ -67,7 +67,7 @@ class Client(BaseClient[Lease, Lock, "LockAll", "Transaction", "Election"]):
         label: str = "",
         purpose: Guarantee = "efficiency",
     ) -> None:
-        super().__init__(url, BlockingIO(), ttl, label, purpose)
+        super().__init__(url, BlockingIO, ttl, label, purpose)
 
     def lock(
         self,
@@ -202,7 +202,7 @@ class AsyncClient(
     ) -> None:
         from fencelock.io.asyncio import AsyncioIO  # asyncio takes long to import
 
-        super().__init__(url, AsyncioIO(), ttl, label, purpose)
+        super().__init__(url, AsyncioIO, ttl, label, purpose)
 
     def lock(
         self,

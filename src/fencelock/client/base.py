@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from fencelock.core.errors import EngineError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, Inspection, Owner, Share
-from fencelock.engines.contract import NO_SHARING, Engine, Guarantee, Traits
+from fencelock.engines.contract import NO_SHARING, Guarantee, Traits
 from fencelock.engines.registry import open_engine
 from fencelock.io.contract import IO
-from fencelock.primitives.keeper import Keeper
-from fencelock.primitives.kept import Kept
+from fencelock.primitives.claim import Claim
+from fencelock.primitives.context import Context
+from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lock import BaseLock
 from fencelock.primitives.rwlock import ReadWriteLock
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
@@ -64,24 +65,27 @@ class BaseClient(Generic[L, K, A, X, E]):
     def __init__(
         self,
         url: str | Routes | None,
-        io: IO,
+        new_io: Callable[[], IO],
         ttl: float | None,
         label: str,
         purpose: Guarantee,
     ) -> None:
-        self._io = io
         self._owner = _owner(label)
-        self._engine = _open(default_url() if url is None else url, io)
+        self._contexts = Contexts(_opener(default_url() if url is None else url, new_io))
         self._check_ttl = self.traits.check_ttl
         self._ttl = None if ttl is None else self._check_ttl(ttl)
-        self._keeper = Keeper(self._engine, io)
         self._purpose = purpose
         self._allow(purpose)
 
     @property
     def traits(self) -> Traits:
         """What the engine behind this client can and can't promise."""
-        return self._engine.traits
+        return self._contexts.traits
+
+    @property
+    def _context(self) -> Context:
+        """What this client has in this process and event loop."""
+        return self._contexts.here()
 
     def rwlock(
         self,
@@ -146,8 +150,8 @@ class BaseClient(Generic[L, K, A, X, E]):
         "timeout", "ordered" or "detect"; `timeout` is for all it waits, `attempts` how often it is tried.
         `patience` is for the policy "timeout": how long to wait for a lock, at first."""
         return self._transaction(
-            self._keeper,
-            lambda name, note: self._lock(name, ttl, None, label, False, None, purpose, note=note),
+            self._contexts,
+            lambda name, data: self._lock(name, ttl, None, label, False, None, purpose, data=data),
             policy=policy,
             timeout=timeout,
             attempts=attempts,
@@ -194,17 +198,17 @@ class BaseClient(Generic[L, K, A, X, E]):
         *,
         guard: Any = None,
         share: Share = ALONE,
-        note: str = "",
+        data: str = "",
     ) -> K:
         if purpose is not None:
             self._allow(purpose)
         owner = self._owner if label is None else _owner(label)
         return self._kind(
-            self._keeper,
+            self._contexts,
             check_name(name),
             self._ttl if ttl is None else self._check_ttl(ttl),
             timeout,
-            owner._replace(data=note) if note else owner,
+            owner._replace(data=data) if data else owner,
             reentrant,
             on_lost,
             guard,
@@ -230,7 +234,7 @@ class BaseClient(Generic[L, K, A, X, E]):
         return self._lock(name, *options, share=Share.of(permits, weight))
 
     def _office(self, *options: Any) -> Callable[[str], K]:
-        return lambda value: self._lock(*options, note=value)
+        return lambda value: self._lock(*options, data=value)
 
     def _once(
         self, name: str, work: Callable[..., Any], keep: float, *options: Any, **kinds: bool
@@ -255,53 +259,57 @@ class BaseClient(Generic[L, K, A, X, E]):
             raise Unsupported(NO_SHARING)
 
     async def _inspect(self, name: str, limit: int) -> Inspection:
-        self._io.verify()
         if type(limit) is not int or limit < 0:
             raise ValueError(f"limit must be a whole number, zero or more, not {limit!r}")
-        return await self._engine.inspect(check_name(name), limit=limit, timeout=REQUEST_TIMEOUT)
+        return await self._context.engine.inspect(
+            check_name(name), limit=limit, timeout=REQUEST_TIMEOUT
+        )
 
     async def _names(self, pattern: str) -> list[str]:
-        self._io.verify()
         if not isinstance(pattern, str):
             raise TypeError(f"a pattern must be a str, not {type(pattern).__name__}")
-        return await self._engine.names(pattern, timeout=REQUEST_TIMEOUT)
+        return await self._context.engine.names(pattern, timeout=REQUEST_TIMEOUT)
 
     async def _break_lock(self, name: str) -> bool:
-        self._io.verify()
-        broken = await self._engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
-        mine = [kept for kept in self._keeper.every() if kept.ticket.name == name and kept.admitted]
-        if broken and mine:
-            if self._io.blocking:
-                await self._notice_loss(mine)
-            else:  # not in the caller's own task: that may be the one to be cancelled
-                await self._io.spawn(self._notice_loss(mine), "fencelock-loss").join()
+        context = self._context
+        broken = await context.engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
+        ours = [claim for claim in context.every() if claim.ticket.name == name and claim.was_held]
+        if broken and ours:
+            if context.io.blocking:
+                await _notice_loss(context, ours)
+            else:  # not in the caller's own task: the loss may cancel that
+                await context.io.spawn(_notice_loss(context, ours), "fencelock-loss").join()
         return broken
 
-    async def _notice_loss(self, ours: list[Kept]) -> None:
-        """It may have been ours that was broken. The engine knows which, and others may come meanwhile."""
-        sent, tickets = self._io.now(), [kept.ticket for kept in ours]
-        try:
-            standings = await self._engine.renew(tickets, timeout=REQUEST_TIMEOUT)
-        except EngineError:
-            return  # then the next renewal tells
-        for kept, standing in zip(ours, standings, strict=True):
-            reason = None if standing is None else kept.learn(standing, sent, self._io.now())
-            if reason is not None:
-                self._keeper.lose(kept, reason)
-
     async def _close(self) -> None:
-        self._io.verify()
-        await self._keeper.close()
-        await self._engine.close()
-        await self._io.close()
+        await self._context.close()
 
 
-def _open(url: str | Routes, io: IO) -> Engine:
-    if isinstance(url, str):
-        return open_engine(url, io)
-    from fencelock.engines.routing import open_routed  # most have one engine
+async def _notice_loss(context: Context, ours: list[Claim]) -> None:
+    """A lock was broken, perhaps one of ours. The engine knows which, and whether others hold it now."""
+    sent, tickets = context.io.now(), [claim.ticket for claim in ours]
+    try:
+        standings = await context.engine.renew(tickets, timeout=REQUEST_TIMEOUT)
+    except EngineError:
+        return  # then the next renewal tells
+    for claim, standing in zip(ours, standings, strict=True):
+        reason = None if standing is None else claim.answered(standing, sent, context.io.now())
+        if reason is not None:
+            context.lose(claim, reason)
 
-    return open_routed(url, io, open_engine)
+
+def _opener(url: str | Routes, new_io: Callable[[], IO]) -> Callable[[], Context]:
+    """How to make a context for this URL."""
+
+    def open_context() -> Context:
+        io = new_io()
+        if isinstance(url, str):
+            return Context(open_engine(url, io), io)
+        from fencelock.engines.routing import open_routed  # few programs need it
+
+        return Context(open_routed(url, io, open_engine), io)
+
+    return open_context
 
 
 def _owner(label: str) -> Owner:

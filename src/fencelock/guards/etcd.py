@@ -19,7 +19,7 @@ async def _write(lease: Any, changes: dict[Text, Text | None]) -> None:
     for key, _ in packed:
         if key.startswith(b"fencelock/"):
             raise ValueError(f"{key!r} is where Fencelock keeps its own: use another prefix")
-    ticket = lease._kept.ticket
+    ticket = lease._claim.ticket
     accept(lease, await engine.write_held(ticket, lease.fence, packed, timeout=TIMEOUT))
 
 

@@ -17,13 +17,13 @@ TIMEOUT = 5.0
 
 def engine_of(lease: Any, kind: type[E], scheme: str) -> E:
     """The engine on which a lease was acquired, which must be of this kind."""
-    engine = getattr(getattr(lease, "_keeper", None), "engine", None)
+    engine = getattr(getattr(lease, "_context", None), "engine", None)
     if not isinstance(engine, kind):
         raise Unsupported(
             f"this guard writes in one step with a look at the lock, so that needs a lease of a "
             f"client for {scheme}://…, on the same servers"
         )
-    lease._keeper.io.verify()
+    lease._context.io.verify()
     return engine
 
 

@@ -12,7 +12,7 @@ from fencelock.io.blocking import run
 
 async def _write(lease: Any, change: Any) -> None:
     engine = engine_of(lease, ZooKeeperEngine, "zookeeper")
-    ticket = lease._kept.ticket
+    ticket = lease._claim.ticket
     accept(lease, await engine.write_held(ticket, lease.fence, change, timeout=TIMEOUT))
 
 

@@ -56,9 +56,14 @@ class _Task:
 
 
 class AsyncioIO(IO):
-    """Tasks of one event loop: the loop in which the client is first used."""
+    """Tasks of one event loop: the loop in which it is first used."""
 
     blocking = False
+    place = staticmethod(asyncio.get_running_loop)
+
+    @property
+    def over(self) -> bool:
+        return self._loop is not None and self._loop.is_closed()
 
     def __init__(self) -> None:
         self.random = Random()
@@ -98,7 +103,8 @@ class AsyncioIO(IO):
         if loop is not self._loop:
             if self._loop is not None:
                 raise FencelockError(
-                    "this AsyncClient belongs to another event loop: make one AsyncClient per loop"
+                    "this belongs to another event loop: a lease can only be used in the loop that "
+                    "acquired it. Acquire the lock again in this one"
                 )
             self._loop = loop
 

@@ -33,13 +33,23 @@ class Task(Protocol):
 
 
 class IO(ABC):
-    """One world. Every client has its own."""
+    """One world. Every context of a client has its own."""
 
     blocking: ClassVar[bool]
     """Whether awaiting blocks the thread: engines choose their connections by this."""
 
     random: Random
     """For jitter only; a seeded one makes a simulated run repeatable."""
+
+    @staticmethod
+    def place() -> object:
+        """Where the caller runs. Callers at different places of one process can't share a context."""
+        return None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can run in it any more."""
+        return False
 
     @abstractmethod
     def now(self) -> float:

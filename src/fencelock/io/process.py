@@ -1,4 +1,4 @@
-"""Which process this is: leases, threads and connections do not survive a fork."""
+"""Which process this is. Leases, threads and connections do not survive a fork."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Origin:
         self._pid = os.getpid()
 
     def verify(self) -> None:
-        """Raise in a child process. Costs no system call, so it may stand on the hot path."""
+        """Raise in a forked child. Costs no system call, so the hot path can afford it."""
         if self._generation != _generation:
             raise FencelockError(
-                f"this client was made in process {self._pid} and can't be used in its child "
-                f"{os.getpid()}: leases and connections don't survive a fork. "
-                "Make a new Client in the child; the parent's leases are unharmed"
+                f"this belongs to process {self._pid} and can't be used in its child {os.getpid()}: a "
+                "lease does not survive a fork. Acquire the lock again in the child; the parent's lease is "
+                "unharmed"
             )
 
     @property

@@ -1,7 +1,7 @@
 """The `with` blocks of locks, of several locks and of elections.
 
-What is taken on the way in is undone if the caller can't have it. What an open block holds is given back on
-every way out, and given up if the block can't be left any more.
+What a block takes on the way in is undone if the caller can't have it. What an open block holds is released
+on every way out, and given up if the block can't be left any more.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from fencelock.primitives.claim import WITHDRAWN, Claim
+from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
-from fencelock.primitives.keeper import Keeper
-from fencelock.primitives.kept import WITHDRAWN, Kept
 
-Undo = Kept | Callable[[], None]
-"""A ticket to give up, or a function that undoes something else."""
+Undo = Claim | Callable[[], None]
+"""A claim to give up, or a function that undoes something else."""
 
 H = TypeVar("H", bound=Holding)
 BlockingH = TypeVar("BlockingH", bound=BlockingHolding)
@@ -35,32 +35,31 @@ DEFAULT = _Default()
 class Blocks(Generic[H]):
     """The open blocks of one object, of all callers that share it."""
 
-    _keeper: Keeper
+    _contexts: Contexts
     _open: list[H] = ()  # type: ignore[assignment]  # for __del__, if the constructor failed
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
+    def __init__(self, contexts: Contexts) -> None:
+        self._contexts = contexts
         self._open = []
 
     def _innermost(self) -> H:
         """What the block that ends now holds."""
         # Two tasks that share one lock object must not end each other's lease.
-        caller = self._keeper.io.caller()
+        caller = self._contexts.here().io.caller()
         every = list(self._open)
         for held in reversed(every):
             if held._caller == caller:
                 return held
         if not every:
             raise RuntimeError(f"the with block of {self!r} was left but never entered")
-        return every[
-            -1
-        ]  # entered in another thread or task; of several only the newest can be good
+        # It was entered in another thread or task. Of several, only the newest can be good.
+        return every[-1]
 
     def __del__(self) -> None:
-        # A block that was entered and can't be left any more: it was interrupted in the very moment
-        # in which it was about to call __exit__. This may run anywhere, so it must not take a mutex.
+        # A block was entered and can't be left any more: it was interrupted when it was about to call
+        # `__exit__`. This may run anywhere, so it must not take a mutex.
         for held in self._open:
-            self._keeper.later(held._give_up)
+            held._context.soon(held._give_up)
 
 
 class BlockingBlocks(Blocks[BlockingH]):
@@ -68,14 +67,14 @@ class BlockingBlocks(Blocks[BlockingH]):
 
     @abstractmethod
     def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> BlockingH:
-        """Wait and hold it. `undo` learns how to undo all that was done for it."""
+        """Wait, and hold it. Adds to `undo` what undoes each step."""
 
-    def _acquire(self, timeout: float | _Default | None) -> BlockingH:
+    def _acquire(self, timeout: float | _Default | None = DEFAULT) -> BlockingH:
         undo: list[Undo] = []
         try:
             return self._acquired(undo, timeout)
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     def __enter__(self) -> BlockingH:
@@ -88,7 +87,7 @@ class BlockingBlocks(Blocks[BlockingH]):
         except BaseException:
             if held in self._open:
                 self._open.remove(held)
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
@@ -111,7 +110,7 @@ class AsyncBlocks(Blocks[AsyncH]):
 
     @abstractmethod
     async def _acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncH:
-        """Wait and hold it. If the caller can't have it, nothing stays behind."""
+        """Wait, and hold it. If that fails, nothing stays behind."""
 
     async def __aenter__(self) -> AsyncH:
         held = await self._acquire()
@@ -133,11 +132,11 @@ class AsyncBlocks(Blocks[AsyncH]):
                 self._open.remove(held)
 
 
-def undo_all(keeper: Keeper, undo: list[Undo]) -> None:
-    """Undo what was done, the last thing first."""
+def undo_all(undo: list[Undo]) -> None:
+    """Undo what was done, the last step first."""
     while undo:
         last = undo.pop()
-        if isinstance(last, Kept):
-            keeper.give_up(last, WITHDRAWN)
+        if isinstance(last, Claim):
+            last.context.give_up(last, WITHDRAWN)
         else:
             last()

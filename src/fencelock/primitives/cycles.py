@@ -1,7 +1,8 @@
-"""detect: find out who waits for whom, and let the youngest of a circle give way.
+"""detect: find out which transaction waits for which, and let the youngest of a circle give way.
 
-Whoever waits says so with a *signpost*: a name of its transaction, whose note says what it waits for. So
-one can walk from the transactions ahead to what these wait for, and on, until one comes upon oneself.
+A transaction that waits puts up a *signpost*: it holds a name of its own, and `Owner.data` there says what it
+waits for. So a transaction can walk from the transactions ahead of it to what these wait for, and on. If it
+comes upon itself, that is a circle.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 from fencelock.core.backoff import Backoff
 from fencelock.core.deadlock import Stamp, ahead
 from fencelock.core.ticket import Owner, Ticket
-from fencelock.primitives.kept import Kept
+from fencelock.primitives.claim import Claim
 from fencelock.primitives.policies import Policy
 from fencelock.primitives.waiting import new_id, stand, withdraw
 
@@ -22,53 +23,53 @@ class Waiting(NamedTuple):
 
     owner: Owner
     name: str
-    """What it waits for, which the next one in the circle has, or waits for ahead of it."""
+    """What it waits for. The next transaction in the circle holds that, or waits for it ahead of this one."""
     stamp: Stamp
 
 
 class Detect(Policy):
-    """Wait; from time to time look for a circle, and give way if one is the youngest in it."""
+    """Wait. From time to time look for a circle; the youngest transaction in it gives way."""
 
-    _signpost: Kept | None = None
+    _signpost: Claim | None = None
     _look_at = math.inf
 
-    async def attend(self, kept: Kept) -> float:
+    async def attend(self, claim: Claim) -> float:
         if not self._transaction.age:
-            self._transaction.age = kept.fence
+            self._transaction.age = claim.fence
         if self._signpost is None:
-            await self._put_up(kept)
-        elif self._now() >= self._look_at:
-            cycle = await self._find(kept)
-            # What was read one after the other need not have been true at one moment: look twice.
-            if cycle and await self._find(kept) == cycle:
+            await self._put_up(claim)
+        elif claim.context.io.now() >= self._look_at:
+            cycle = await self._find(claim)
+            # Its parts were read one after the other, so it may never have existed as a whole: look twice.
+            if cycle and await self._find(claim) == cycle:
                 youngest = max((one.stamp.age, one.stamp.id) for one in cycle)
                 if youngest == (self._transaction.age, self._transaction.id):
-                    raise self._victim(kept.ticket.name, _told(cycle), cycle)
-            self._look_at = self._now() + self._pause.next()
+                    raise self._victim(claim.ticket.name, _told(cycle), cycle)
+            self._look_at = claim.context.io.now() + self._pause.next()
         return self._look_at
 
     async def settle(self) -> None:
         signpost, self._signpost = self._signpost, None
         if signpost is not None:
-            await withdraw(self._keeper, signpost, 0.0)
+            await withdraw(signpost, 0.0)
 
-    async def _put_up(self, kept: Kept) -> None:
-        note = f"{kept.fence} {kept.ticket.name}"
-        owner = kept.ticket.owner._replace(data=note)
-        ticket = Ticket(_signpost_of(self._transaction.id), new_id(), kept.ticket.ttl, owner)
-        self._signpost = signpost = Kept(ticket, object(), kept.flexible)
+    async def _put_up(self, claim: Claim) -> None:
+        ticket, io = claim.ticket, claim.context.io
+        owner = ticket.owner._replace(data=f"{claim.fence} {ticket.name}")
+        sign = Ticket(_signpost_of(self._transaction.id), new_id(), ticket.ttl, owner)
+        self._signpost = signpost = Claim(claim.context, sign, object(), claim.flexible)
         self.undo.append(signpost)
-        await stand(self._keeper, signpost)
-        self._pause = Backoff(0.1, 2.0, self._keeper.io.random)
-        self._look_at = self._now() + self._pause.next()
+        await stand(signpost)
+        self._pause = Backoff(0.1, 2.0, io.random)
+        self._look_at = io.now() + self._pause.next()
 
-    async def _find(self, kept: Kept) -> list[Waiting]:
-        """The circle that this transaction stands in, itself first; empty if there is none."""
-        ticket = kept.ticket
+    async def _find(self, claim: Claim) -> list[Waiting]:
+        """The circle that this transaction stands in, itself first. Empty if there is none."""
+        ticket = claim.ticket
         start = Waiting(
             ticket.owner._replace(data=""), ticket.name, self._transaction.stamp._replace(attempt=0)
         )
-        paths = [([start], kept.fence)]
+        paths = [([start], claim.fence)]
         visited = {start.stamp.id}
         while paths:
             path, fence = paths.pop()

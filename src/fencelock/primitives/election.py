@@ -1,8 +1,8 @@
-"""Leader election: the lock on a name is the office, its fence the term, its owner's note the value.
+"""Leader election: the lock on a name is the office, its fence is the term, its owner's data is the value.
 
-Whoever wants to know who leads waits for a *bell*: a second name, on which the leader stands as long as
-nothing changes. It leaves when it resigns or says something new, and is taken out when it dies; whoever
-waits behind it is woken by that, as by any release.
+An observer waits for the *bell*: a second name, in whose queue the leader stands as long as nothing changes.
+The leader leaves that queue when it resigns or proclaims a new value, and expires there when it dies. That
+wakes the observers that wait behind it, as any release does.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from fencelock.primitives.blocks import (
     _Default,
     undo_all,
 )
-from fencelock.primitives.keeper import RENEW_AT
-from fencelock.primitives.kept import WITHDRAWN, Kept
+from fencelock.primitives.claim import WITHDRAWN, Claim
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
 from fencelock.primitives.lock import BaseLock
+from fencelock.primitives.schedule import RENEW_AT
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
-from fencelock.primitives.waiting import LEAST_TIMEOUT, new_id, obtain, stand, withdraw
+from fencelock.primitives.waiting import MIN_TIMEOUT, new_id, obtain, stand, withdraw
 
 log = logging.getLogger("fencelock")
 
 MAX_VALUE = 1000
-_SOON = 0.02
-"""Seconds after which to look again for a leader that has not put up its bell yet, at first."""
+_FIRST_PAUSE = 0.02
+"""Seconds after which to look again, at first, for a leader that does not stand at its bell yet."""
 
 R = TypeVar("R")
 
@@ -48,9 +48,9 @@ class Leader(NamedTuple):
     """Who leads."""
 
     value: str
-    """What it has proclaimed, such as its address."""
+    """What the leader has proclaimed, such as its address."""
     term: int
-    """Grows with every leader: it is the fence of the leader's lease."""
+    """The fence of the leader's lease: it grows with every leader."""
     owner: Owner
 
 
@@ -70,50 +70,65 @@ def check_value(value: str) -> str:
     return value
 
 
-class _BaseTerm(BaseLease):
-    """What a term of office is, in both worlds: a lease, and a ticket that stands on the bell."""
+class _Bell:
+    """The ticket of a leader at its bell. Not a part of the term, which must be able to end without it."""
 
-    _bell: str
-    _standing: Kept | None
+    def __init__(self, name: str, term: Claim) -> None:
+        self._name = name
+        self._term = term
+        self._claim: Claim | None = None
 
-    def _begin(self, bell: str) -> None:
-        self._bell = bell
-        self._standing = None
-        # Should the term be lost, the observers hear of it at once.
-        self._on_loss(self._leave_bell)
-
-    async def _announce(self, undo: list[Undo]) -> None:
-        """Wake the observers, and stand on the bell until there is something new."""
-        keeper, term = self._keeper, self._kept.ticket
-        ticket = Ticket(self._bell, new_id(), term.ttl, term.owner._replace(data=""))
-        kept = Kept(ticket, object(), self._kept.flexible)
-        undo.append(kept)
-        before, self._standing = self._standing, kept
+    async def ring(self, undo: list[Undo]) -> None:
+        """Wake the observers, and stand at the bell until there is something new."""
+        term = self._term.ticket
+        ticket = Ticket(self._name, new_id(), term.ttl, term.owner._replace(data=""))
+        claim = Claim(self._term.context, ticket, object(), self._term.flexible)
+        undo.append(claim)
+        before, self._claim = self._claim, claim
         if before is not None:
             undo.append(before)
             if before.reason is None:
-                await withdraw(keeper, before, LEAST_TIMEOUT)
-        await stand(keeper, kept)
-        if self._standing is not kept or kept.reason is not None or self._kept.reason is not None:
-            keeper.give_up(kept, WITHDRAWN)  # there is something newer, or the term has ended
+                await withdraw(before, MIN_TIMEOUT)
+        await stand(claim)
+        if self._claim is not claim or claim.reason is not None or self._term.reason is not None:
+            claim.context.give_up(claim, WITHDRAWN)  # there is something newer, or the term is over
 
-    def _leave_bell(self) -> None:
-        if self._standing is not None:
-            self._keeper.give_up(self._standing, WITHDRAWN)
+    async def leave(self) -> None:
+        """Wake the observers: the term is over."""
+        if self._claim is not None and self._claim.reason is None:
+            await withdraw(self._claim, MIN_TIMEOUT)
+        self.give_up()  # in case `ring` was interrupted while it left
+
+    def give_up(self) -> None:
+        """Let the sweeper wake the observers."""
+        if self._claim is not None:
+            self._claim.context.give_up(self._claim, WITHDRAWN)
+
+
+class _BaseTerm(BaseLease):
+    """What a term of office is, blocking or not: a lease, and a ticket at the bell."""
+
+    _bell: _Bell
+
+    def _begin(self, bell: str) -> None:
+        self._bell = _Bell(bell, self._claim)
+        self._on_loss(self._bell.give_up)  # if the term is lost, the observers hear of it at once
 
     async def _release(self) -> None:
         try:
             await super()._release()
         except BaseException:
-            self._leave_bell()
+            self._bell.give_up()
             raise
-        if self._standing is not None and self._standing.reason is None:
-            await withdraw(self._keeper, self._standing, LEAST_TIMEOUT)
-        self._leave_bell()  # in case `_announce` was interrupted while it left
+        await self._bell.leave()
 
     def _give_up(self) -> None:
         super()._give_up()
-        self._leave_bell()
+        self._bell.give_up()
+
+    def _drop(self) -> None:
+        super()._drop()
+        self._context.soon(self._bell.give_up)
 
 
 class Term(_BaseTerm, Lease):
@@ -128,13 +143,13 @@ T = TypeVar("T", bound=_BaseTerm)
 
 
 class BaseElection(Blocks[T]):
-    """What an election is, in both worlds: one candidate's view of it."""
+    """What an election is, blocking or not: one candidate's view of it."""
 
     def __init__(self, make: Callable[[str], BaseLock[Any]], value: str) -> None:
         self._make = make
         self._value = check_value(value)
         office = make(value)
-        super().__init__(office._keeper)
+        super().__init__(office._contexts)
         self.name = office.name
         self._bell = check_name(f"{office.name} (bell)")
         self._ttl, self._flexible = office._ttl, office._flexible
@@ -146,28 +161,28 @@ class BaseElection(Blocks[T]):
 
     def _office(self) -> Any:
         """The lock that makes its holder the leader."""
-        if self._term is not None and self._term._kept.reason is None:
+        if self._term is not None and self._term._claim.reason is None:
             raise FencelockError(f"this candidate leads {self.name!r} already", name=self.name)
         return self._make(self._value)
 
     async def _elected(self, term: T, undo: list[Undo]) -> T:
         term._begin(self._bell)
         try:
-            await term._announce(undo)
-        except EngineError as error:  # the observers look from time to time as well
+            await term._bell.ring(undo)
+        except EngineError as error:  # the observers also look from time to time
             log.warning("could not announce the leader of %r: %s", self.name, error)
         term.check()  # it may have taken long
         self._term = term
         return term
 
     def _in_open_block(self, term: T) -> T:
-        """Let a block that is open give back this term, if the one it began with has ended."""
+        """Let an open block release this term, if the term it started with is over."""
         if self._open:
             self._open[-1] = term
         return term
 
     async def _leader(self) -> Leader | None:
-        engine = self._keeper.engine
+        engine = self._contexts.here().engine
         seen = await engine.inspect(self.name, limit=0, timeout=REQUEST_TIMEOUT)
         if not seen.holders:
             return None
@@ -177,12 +192,11 @@ class BaseElection(Blocks[T]):
     async def _proclaim(self, value: str, undo: list[Undo]) -> None:
         self._value = check_value(value)
         term = self._term
-        if (
-            term is not None and not term._left
-        ):  # else it will be said when this candidate is elected
+        # A candidate that is not elected yet proclaims the value when it is.
+        if term is not None and not term._left:
             owner = term.owner._replace(data=value)
-            await term._enter_again(term._kept.ticket._replace(owner=owner))
-            await term._announce(undo)
+            await term._enter_again(term._claim.ticket._replace(owner=owner))
+            await term._bell.ring(undo)
 
     async def _change(
         self,
@@ -190,39 +204,40 @@ class BaseElection(Blocks[T]):
         undo: list[Undo],
         over: Callable[[], bool] = lambda: False,
     ) -> Leader | None:
-        """Wait until somebody else leads, the leader says something else, or nobody leads."""
-        keeper = self._keeper
-        pause = Backoff(_SOON, self._ttl * RENEW_AT, keeper.io.random)
-        share = READING if keeper.engine.traits.supports_sharing else ALONE
+        """Wait until the leader or its value changes, or until there is no leader."""
+        context = self._contexts.here()
+        pause = Backoff(_FIRST_PAUSE, self._ttl * RENEW_AT, context.io.random)
+        share = READING if context.engine.traits.supports_sharing else ALONE
+        owner = context.owned(self._owner)
 
-        async def look(_: Kept) -> float:
+        async def look(_: Claim) -> float:
             leader = await self._leader()
             if leader != known:
                 raise _News(leader)
             return math.inf
 
         while not over():
-            keeper.verify()
-            ticket = Ticket(self._bell, new_id(), self._ttl, self._owner, share)
-            kept = Kept(ticket, object(), self._flexible)
-            undo[:] = [kept]
+            context.verify()
+            ticket = Ticket(self._bell, new_id(), self._ttl, owner, share)
+            claim = Claim(context, ticket, object(), self._flexible)
+            undo[:] = [claim]
             try:
-                # First join the queue, then look, then sleep: nothing can happen in between.
-                if await obtain(keeper, kept, self._ttl, look):
-                    await withdraw(keeper, kept, LEAST_TIMEOUT)
-                    await look(kept)
-                    await keeper.io.event().wait(pause.next())  # there is no bell yet
+                # First join the queue, then look, then sleep: so no change is missed.
+                if await obtain(claim, self._ttl, look):
+                    await withdraw(claim, MIN_TIMEOUT)
+                    await look(claim)
+                    await context.io.event().wait(pause.next())  # no leader stands at the bell yet
                 else:
                     pause.reset()
             except _News as news:
                 return news.leader
             except EngineError as error:
                 log.warning("can't observe %r at present: %s", self.name, error)
-                await keeper.io.event().wait(pause.next())
+                await context.io.event().wait(pause.next())
         return known
 
     async def _report(self, tell: Callable[[Leader | None], Any], over: Callable[[], bool]) -> None:
-        """Tell somebody of every change, until it is over or the client is closed."""
+        """Call `tell` with every change, until it is over or the client is closed."""
         leader: Leader | None = None
         while not over():
             try:
@@ -245,27 +260,27 @@ class Election(BaseElection[Term], BlockingBlocks[Term]):
         return self._in_open_block(self._acquire(timeout))
 
     def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Term:
-        lease = self._office()._acquired(undo, timeout)
-        return run(self._elected(Term(self._keeper, lease._kept), undo))
+        claim = self._office()._acquired(undo, timeout)._hand_over()
+        return run(self._elected(Term(claim), undo))
 
     def _undoing(self, act: Callable[[list[Undo]], Coroutine[Any, Any, R]]) -> R:
-        """Do something with tickets of its own, and undo it if it is interrupted."""
+        """Do something with claims of its own, and undo it if it is interrupted."""
         undo: list[Undo] = []
         try:
             return run(act(undo))
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     def leader(self) -> Leader | None:
-        """Who leads at this moment."""
+        """The leader at this moment, or None."""
         return run(self._leader())
 
     def observe(self) -> Iterator[Leader | None]:
-        """Who leads now, then every change, as it comes; None while nobody leads.
+        """The leader now, then every change as it comes; None while there is no leader.
 
-        Changes that follow one another faster than they are read may be seen as one; an older one never
-        comes after a newer one.
+        Changes that come faster than they are read may be seen as one. An older change never comes after a
+        newer one.
         """
         leader = self.leader()
         while True:
@@ -277,7 +292,7 @@ class Election(BaseElection[Term], BlockingBlocks[Term]):
         self._undoing(partial(self._proclaim, value))
 
     def resign(self) -> None:
-        """Give up the office; `LeaseLost` if it was lost before. Nothing happens if not elected."""
+        """Give up the office; `LeaseLost` if it was lost before. Without an office, nothing happens."""
         term = self._term
         if term is not None:
             try:
@@ -292,14 +307,15 @@ class Election(BaseElection[Term], BlockingBlocks[Term]):
         stopped: Callable[[Term], Any] | None = None,
         new_leader: Callable[[Leader | None], Any] | None = None,
     ) -> Any:
-        """Campaign, lead, resign. `started` does the work: it is called with the term and should end soon
-        when that is lost. `stopped` is called once, when the work has ended or, in another thread, at
-        once when the term is lost. `new_leader` hears of every change meanwhile, in another thread."""
-        over = self._keeper.io.event()
+        """Campaign, lead, resign. `started` does the work: it gets the term, and should return soon when that
+        is lost. `stopped` is called once: when the work has ended, or at once, in another thread, when the
+        term is lost. `new_leader` is called with every change meanwhile, in another thread."""
+        io = self._contexts.here().io
+        over = io.event()
         term: Term | None = None
         try:
             if new_leader is not None:
-                self._keeper.io.spawn(self._report(new_leader, over.is_set), "fencelock-observer")
+                io.spawn(self._report(new_leader, over.is_set), "fencelock-observer")
             with self as term:
                 if stopped is not None:
                     term._on_loss(partial(stopped, term))
@@ -316,26 +332,26 @@ class AsyncElection(BaseElection[AsyncTerm], AsyncBlocks[AsyncTerm]):
     async def campaign(self, timeout: float | _Default | None = DEFAULT) -> AsyncTerm:
         """Wait until elected. The lease is the term: its fence is the term's number."""
         lease = await self._office().acquire(timeout)
-        term = AsyncTerm(self._keeper, lease._kept)
+        term = AsyncTerm(lease._hand_over())
         term._cancels = lease._cancels
-        undo: list[Undo] = [lease._kept]
+        undo: list[Undo] = [term._claim]
         try:
             return self._in_open_block(await self._elected(term, undo))
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     _acquire = campaign  # for `async with`
 
     async def leader(self) -> Leader | None:
-        """Who leads at this moment."""
+        """The leader at this moment, or None."""
         return await self._leader()
 
     async def observe(self) -> AsyncIterator[Leader | None]:
-        """Who leads now, then every change, as it comes; None while nobody leads.
+        """The leader now, then every change as it comes; None while there is no leader.
 
-        Changes that follow one another faster than they are read may be seen as one; an older one never
-        comes after a newer one.
+        Changes that come faster than they are read may be seen as one. An older change never comes after a
+        newer one.
         """
         leader = await self._leader()
         while True:
@@ -347,7 +363,7 @@ class AsyncElection(BaseElection[AsyncTerm], AsyncBlocks[AsyncTerm]):
         await self._proclaim(value, [])
 
     async def resign(self) -> None:
-        """Give up the office; `LeaseLost` if it was lost before. Nothing happens if not elected."""
+        """Give up the office; `LeaseLost` if it was lost before. Without an office, nothing happens."""
         if self._term is not None:
             await self._term.release()
 
@@ -357,16 +373,17 @@ class AsyncElection(BaseElection[AsyncTerm], AsyncBlocks[AsyncTerm]):
         stopped: Callable[[AsyncTerm], Any] | None = None,
         new_leader: Callable[[Leader | None], Any] | None = None,
     ) -> R:
-        """Campaign, lead, resign. `started` does the work: it is called with the term, and cancelled when
-        that is lost. `stopped`, a plain function, is called once when the work has ended or the term is
-        lost; `new_leader`, likewise plain, hears of every change meanwhile."""
-        import asyncio  # takes long, and most programs that block never need it
+        """Campaign, lead, resign. `started` does the work: it gets the term, and is cancelled when that is
+        lost. `stopped`, a plain function, is called once: when the work has ended or the term is lost.
+        `new_leader`, also a plain function, is called with every change meanwhile."""
+        import asyncio  # slow to import, and few blocking programs need it
 
-        over = self._keeper.io.event()
+        io = self._contexts.here().io
+        over = io.event()
         term: AsyncTerm | None = None
         try:
             if new_leader is not None:
-                self._keeper.io.spawn(self._report(new_leader, over.is_set), "fencelock-observer")
+                io.spawn(self._report(new_leader, over.is_set), "fencelock-observer")
             async with self as term:
                 work = asyncio.ensure_future(started(term))
                 term._on_loss(work.cancel)

@@ -1,17 +1,18 @@
-"""What is held has to be given back, whatever ends the work: the rules, once for all primitives.
+"""How everything that is held is released: the rules, once for all primitives.
 
-A *holding* is a lease, several leases or a transaction. It can be released, which asks the engine, and it
-can be given up, which only leaves the rest to the sweeper. The rules:
+A *holding* is a lease, several leases or a transaction. To release it asks the engine. To give it up only
+leaves it to the sweeper. The rules:
 
 - **Nothing stays behind.** What a cancellation, Ctrl-C or a failing engine cuts short is given up. So is
   the rest of several leases.
 - **Loss is told**, at the end of a `with` block too.
 - **The body's own error is never hidden.** A loss beside it becomes a note.
-- **An engine that does not confirm the release is only logged** at the end of a `with` block: the body ran
-  under a good lease to its end, and the sweeper goes on trying to give it back.
+- **If the engine does not confirm the release, that is only logged** at the end of a `with` block: the body
+  ran
+  under a good lease to its end, and the sweeper goes on trying.
 
-A thread can be interrupted between any two steps. So a blocking holding is given up in the outermost
-frame: there is no step at which nobody feels responsible.
+A thread can be interrupted between any two steps. So the outermost frame of a blocking call gives up what is
+left: at each step some frame is responsible.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fencelock.io.blocking import run
 
 if TYPE_CHECKING:
     from fencelock.primitives.canceller import Canceller
+    from fencelock.primitives.context import Context
 
 log = logging.getLogger("fencelock")
 
@@ -36,20 +38,25 @@ class Holding(ABC):
     __slots__ = ()
 
     @property
+    @abstractmethod
+    def _context(self) -> Context:
+        """The context in which it is held."""
+
+    @property
     def _caller(self) -> object:
         """The thread or task that took it."""
         return None
 
     @abstractmethod
     async def _release(self) -> None:
-        """Give it back. If that fails or is interrupted, it is given up."""
+        """Release it. If that fails or is interrupted, give it up."""
 
     @abstractmethod
     def _give_up(self) -> None:
-        """Leave to the sweeper what is not given back yet. Never waits; a second time does nothing."""
+        """Leave what is not released yet to the sweeper. Never waits. A second call does nothing."""
 
     def _ended(self, error: BaseException | None, failure: FencelockError) -> None:
-        """Decide what a failed release at the end of a `with` body means; `error` is the body's own."""
+        """Decide what a failed release at the end of a `with` body means. `error` is the body's own."""
         if isinstance(failure, EngineError):
             log.warning("could not release %r yet: %s", self, failure)
         elif error is None:
@@ -59,7 +66,7 @@ class Holding(ABC):
 
 
 class BlockingHolding(Holding):
-    """Something that a blocking program holds: `with holding:` gives it back at the end."""
+    """Something that a blocking program holds: `with holding:` releases it at the end."""
 
     __slots__ = ()
 
@@ -82,7 +89,7 @@ class BlockingHolding(Holding):
 
 
 class AsyncHolding(Holding):
-    """Something that an asyncio program holds: `async with holding:` gives it back at the end."""
+    """Something that an asyncio program holds: `async with holding:` releases it at the end."""
 
     __slots__ = ()
 
@@ -130,10 +137,10 @@ class _Lease(Protocol):
 
 
 async def release_all(leases: Sequence[_Lease]) -> None:
-    """Give several leases back, the last one first, and raise the first loss.
+    """Release several leases, the last one first, and raise the first loss.
 
     If the engine does not answer for one of them, it is not asked about the others: that could take
-    seconds for each. The clock says which of them are lost, and the sweeper gives back the rest.
+    seconds for each. The clock says which of them are lost, and the sweeper releases the rest.
     """
     left = list(leases)
     losses: list[LeaseLost] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,86 +10,119 @@ from fencelock.core.errors import EngineError, LeaseLost, Unsupported
 from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import READING, Owner, Ticket
 from fencelock.engines.contract import NO_SHARING
-from fencelock.io.blocking import run
+from fencelock.io.blocking import blocking, run
+from fencelock.primitives.claim import EVICTED, EXPIRED, RELEASED, Claim
+from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
-from fencelock.primitives.keeper import Keeper
-from fencelock.primitives.kept import EVICTED, EXPIRED, RELEASED, Kept
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
 _LEAVING, _LEFT = 1, 2
-"""A release is under way, or was; the lease of a re-entered lock has nothing more to give back."""
+"""A release has begun; or nothing is left to release, because the lock was entered again or handed over."""
 
 
 class BaseLease(Holding):
-    """What a lease is, in both worlds. All state is here, none in the lock it came from."""
+    """What a lease is, blocking or not. All state is here, none in the lock it came from."""
 
-    __slots__ = ("_keeper", "_kept", "_left")
+    __slots__ = ("__weakref__", "_claim", "_left")
 
-    def __init__(self, keeper: Keeper, kept: Kept) -> None:
-        self._keeper = keeper
-        self._kept = kept
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
         self._left = 0
 
     @property
+    def _context(self) -> Context:
+        return self._claim.context
+
+    @property
     def _caller(self) -> object:
-        return self._kept.caller
+        return self._claim.caller
 
     @property
     def name(self) -> str:
         """What is protected."""
-        return self._kept.ticket.name
+        return self._claim.ticket.name
 
     @property
     def fence(self) -> int:
         """The fencing token: higher than that of every earlier lease on this name. Hand it to storage."""
-        return self._kept.fence
+        return self._claim.fence
 
     @property
     def id(self) -> str:
-        """This lease's secret: it tells two holders apart should a fence ever be handed out twice."""
-        return self._kept.ticket.id
+        """This lease's secret. It tells two holders apart should a fence ever be handed out twice."""
+        return self._claim.ticket.id
 
     @property
     def owner(self) -> Owner:
-        """Who holds it, for people."""
-        return self._kept.ticket.owner
+        """The program that holds it, for people."""
+        return self._claim.ticket.owner
 
     @property
     def ttl(self) -> float:
-        """How long the lease lives unless renewed, in seconds; without expiry at the engine: how long
-        it is trusted while no heartbeat is answered."""
-        return self._kept.ticket.ttl
+        """How long the lease lives unless renewed, in seconds. On an engine without expiry: how long it is
+        trusted while no heartbeat is answered."""
+        return self._claim.ticket.ttl
 
     @property
     def abandoned(self) -> bool:
         """The previous holder did not release: its work may be half done."""
-        return self._kept.abandoned
+        return self._claim.abandoned
 
     @property
     def state(self) -> LeaseState:
-        """Held, suspended, lost or released, by this very moment's clock."""
-        return self._kept.state(self._keeper.io.now())
+        """Held, suspended, lost or released, by this moment's clock."""
+        return self._claim.lease_state()
 
     def remaining(self) -> float:
         """Seconds until this lease ends unless it is renewed; 0 when it is lost."""
-        if self._kept.reason is not None:
-            return 0.0
-        return max(0.0, self._kept.deadline - self._keeper.io.now())
+        claim = self._claim
+        return 0.0 if claim.reason else max(0.0, claim.deadline - claim.context.io.now())
 
     def check(self) -> None:
         """Raise `LeaseLost` unless the lease is still good. No network: the clock decides."""
-        self._keeper.io.verify()
+        self._context.io.verify()
         self._notice()
-        if self._kept.reason is not None:
-            raise self._lost(self._kept.reason)
+        if self._claim.reason is not None:
+            raise self._lost(self._claim.reason)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.name!r}: {self.state.value}, fence {self.fence}>"
 
+    def __del__(self) -> None:
+        try:
+            if not self._left and self._claim.reason is None:
+                self._drop()
+        except AttributeError:  # an interruption ended `__init__` halfway
+            return
+
+    def _drop(self) -> None:
+        """Nobody can release this lease any more. May run anywhere, so it takes no mutex."""
+        claim, context = self._claim, self._context
+        if context.foreign or context.closing:
+            return
+        self._left = _LEFT
+        if claim.depth > 1:  # an inner lease of a lock that was entered again
+            claim.depth -= 1
+        else:
+            context.soon(lambda: context.drop(claim))
+        warnings.warn(
+            f"the lease on {self.name!r} was never released; it was acquired at {claim.site}. It is not "
+            f"renewed any more, so the lock becomes free when its ttl of {self.ttl:g} s has passed. Use "
+            "`with`, or keep the lease and release it",
+            ResourceWarning,
+            source=self,
+            stacklevel=2,
+        )
+
+    def _hand_over(self) -> Claim:
+        """Another object is responsible for the claim from now on."""
+        self._left = _LEFT
+        return self._claim
+
     def _notice(self) -> None:
-        kept = self._kept
-        if kept.reason is None and self._keeper.io.now() >= kept.deadline:
-            self._keeper.lose(kept, EXPIRED)
+        claim = self._claim
+        if claim.reason is None and claim.context.io.now() >= claim.deadline:
+            claim.context.lose(claim, EXPIRED)
 
     def _lost(self, reason: str) -> LeaseLost:
         message = (
@@ -99,90 +133,61 @@ class BaseLease(Holding):
         )
         return LeaseLost(message, name=self.name, reason=reason)
 
-    async def _renew(self, ttl: float | None) -> None:
-        self.check()
-        keeper, kept = self._keeper, self._kept
-        before = kept.ticket.ttl
-        if ttl is not None:
-            keeper.change(kept, keeper.engine.traits.check_ttl(ttl))
-        sent = keeper.io.now()
-        try:
-            (standing,) = await keeper.engine.renew([kept.ticket], timeout=REQUEST_TIMEOUT)
-        except EngineError as error:
-            if error.outcome == "not applied" and ttl is not None:
-                keeper.change(kept, before)  # the engine may never take the other one
-            raise
-        if standing is None:
-            raise EngineError(
-                f"could not renew {self.name!r}: its part of the engine did not answer",
-                outcome="unknown",
-                name=self.name,
-            )
-        reason = kept.learn(standing, sent, keeper.io.now())
+    def _learned(self, reason: str | None) -> None:
+        """The engine has answered; with a reason, the lease is lost."""
         if reason is not None:
-            keeper.lose(kept, reason)
+            self._context.lose(self._claim, reason)
         self.check()
-
-    async def _downgrade(self) -> None:
-        kept = self._kept
-        if not self._keeper.engine.traits.supports_sharing:
-            raise Unsupported(NO_SHARING, name=self.name)
-        if kept.ticket.share.group:
-            raise ValueError(
-                f"the lease on {self.name!r} shares it already: only a writer turns reader"
-            )
-        await self._enter_again(kept.ticket._replace(share=READING))
 
     async def _enter_again(self, ticket: Ticket) -> None:
-        """Change what the engine knows of this ticket: entering again is how that is done."""
+        """Change what the engine knows of this ticket: to enter again is how that is done."""
         self.check()
-        keeper, kept = self._keeper, self._kept
-        sent = keeper.io.now()
-        kept.unanswered += 1  # should it be gone, it joins anew
+        claim, context = self._claim, self._context
+        sent = context.io.now()
+        claim.asked()  # if the ticket is gone, it joins anew
         try:
-            standing = await keeper.engine.enter(ticket, if_free=False, timeout=REQUEST_TIMEOUT)
+            standing = await context.engine.enter(ticket, if_free=False, timeout=REQUEST_TIMEOUT)
         except EngineError as error:
-            kept.unanswered -= error.outcome == "not applied"
+            if error.outcome == "not applied":
+                claim.not_applied()
             raise
-        kept.unanswered -= 1
-        keeper.engine.unpark(ticket)
-        reason = kept.learn(standing, sent, keeper.io.now())
-        if reason is not None:
-            keeper.lose(kept, reason)
-        else:
-            keeper.turn(kept, ticket)
-        self.check()
+        context.engine.unpark(ticket)
+        reason = claim.answered(standing, sent, context.io.now(), joining=True)
+        if reason is None:
+            claim.became(ticket)
+        self._learned(reason)
 
     async def _release(self) -> None:
-        keeper, kept = self._keeper, self._kept
-        keeper.io.verify()
+        claim = self._claim
+        context = claim.context
+        context.io.verify()
         if self._left:
             return
         try:
             self._left = _LEAVING
-            if kept.depth > 1:  # a re-entered lease ends with its outermost release
-                # No call in between: so no signal can come in between.
-                kept.depth -= 1
+            if (
+                claim.depth > 1
+            ):  # a lock that was entered again is released with its outermost lease
+                # No call stands between these two steps, so no signal can come between them.
+                claim.depth -= 1
                 self._left = _LEFT
                 return
-            now = keeper.io.now()
-            if now >= kept.deadline and kept.reason is None:
-                keeper.lose(kept, EXPIRED)
-            if kept.reason is not None:
-                raise self._lost(kept.reason)
-            keeper.forget(kept)  # first: a renewal after the release would be a lie
+            now = context.io.now()
+            if now >= claim.deadline and claim.reason is None:
+                context.lose(claim, EXPIRED)
+            if claim.reason is not None:
+                raise self._lost(claim.reason)
+            context.forget(claim)  # first: a renewal after the release would be a lie
             try:
-                there = await keeper.engine.leave(kept.ticket, timeout=REQUEST_TIMEOUT)
+                there = await context.engine.leave(claim.ticket, timeout=REQUEST_TIMEOUT)
             except EngineError as error:
                 there = await self._leave_again(error, now + REQUEST_TIMEOUT)
             if not there:
-                keeper.lose(kept, EVICTED)
+                context.lose(claim, EVICTED)
                 raise self._lost(EVICTED)
-            # Another thread may have noticed in this very moment that it is late.
-            if kept.reason is None:
-                kept.reason = RELEASED
-            if kept.unanswered:
-                keeper.sweeper.doom(kept)  # a request to join the queue may still come, after this
+            claim.ended(RELEASED)  # unless another thread has noticed just now that it is late
+            if claim.unanswered:
+                context.sweeper.doom(claim)  # a request to join may still arrive, after this
         except LeaseLost:
             raise
         except BaseException:  # the engine failed, or we were cancelled or interrupted
@@ -192,31 +197,32 @@ class BaseLease(Holding):
     def _give_up(self) -> None:
         if self._left == _LEFT:
             return
-        if self._kept.depth == 1:
-            self._keeper.give_up(self._kept, RELEASED)
+        if self._claim.depth == 1:
+            self._context.give_up(self._claim, RELEASED)
         else:
-            self._kept.depth -= 1
+            self._claim.depth -= 1
             self._left = _LEFT
 
     def _is_lost(self) -> bool:
-        """Whether the lease is lost, by this very moment's clock."""
+        """Whether the lease is lost, by this moment's clock."""
         self._notice()
-        return self._kept.reason not in (None, RELEASED)
+        return self._claim.reason not in (None, RELEASED)
 
     def _loss(self) -> LeaseLost | None:
-        return self._lost(self._kept.reason or EXPIRED) if self._is_lost() else None
+        return self._lost(self._claim.reason or EXPIRED) if self._is_lost() else None
 
     def _on_loss(self, callback: Callable[[], Any]) -> None:
-        self._keeper.on_loss(self._kept, callback)
+        self._context.on_loss(self._claim, callback)
 
     async def _leave_again(self, first: EngineError, until: float) -> bool:
-        # Once more, unless it hung: if the first request did arrive, the ticket is not there any
-        # more, and it was ours until then, for the deadline had not passed.
-        left = until - self._keeper.io.now()
+        # Once more, unless the first request hung. If that one did arrive, the ticket is not there any more;
+        # and it was ours until then, because the deadline had not passed.
+        context = self._context
+        left = until - context.io.now()
         if left <= 0:
             raise first
         try:
-            there = await self._keeper.engine.leave(self._kept.ticket, timeout=left)
+            there = await context.engine.leave(self._claim.ticket, timeout=left)
         except EngineError as second:
             if first.outcome == "unknown":
                 second.outcome = "unknown"
@@ -224,15 +230,91 @@ class BaseLease(Holding):
         return there or first.outcome == "unknown"
 
 
+class AsyncLease(BaseLease, AsyncHolding):
+    """Proof of holding a lock until a deadline, renewed in the background until released."""
+
+    __slots__ = ("_canceller", "_cancels")
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._left = 0
+        self._cancels = False
+        self._canceller = None
+
+    @property
+    def lost(self) -> AsyncLost:
+        """An event that is set when the lease is lost."""
+        return AsyncLost(self)
+
+    async def renew(self: BaseLease, ttl: float | None = None) -> None:
+        """Renew now. With `ttl`, later renewals use it too. Raises `LeaseLost` if it is too late."""
+        self.check()
+        claim, context = self._claim, self._context
+        before = claim.ticket.ttl
+        if ttl is not None:
+            context.change_ttl(claim, context.engine.traits.check_ttl(ttl))
+        sent = context.io.now()
+        try:
+            (standing,) = await context.engine.renew([claim.ticket], timeout=REQUEST_TIMEOUT)
+        except EngineError as error:
+            if error.outcome == "not applied" and ttl is not None:
+                context.change_ttl(claim, before)  # the engine may never accept the other one
+            raise
+        if standing is None:
+            raise EngineError(
+                f"could not renew {self.name!r}: its part of the engine did not answer",
+                outcome="unknown",
+                name=self.name,
+            )
+        self._learned(claim.answered(standing, sent, context.io.now()))
+
+    async def downgrade(self: BaseLease) -> None:
+        """Turn a write lease into a read lease: other readers come in, and no writer in between."""
+        ticket = self._claim.ticket
+        if not self._context.engine.traits.supports_sharing:
+            raise Unsupported(NO_SHARING, name=self.name)
+        if ticket.share.group:
+            raise ValueError(
+                f"the lease on {self.name!r} shares it already: only a writer can become a reader"
+            )
+        await self._enter_again(ticket._replace(share=READING))
+
+    async def release(self) -> None:
+        """Release the lock. `LeaseLost` if it was lost before; a second release does nothing."""
+        await self._release()
+
+
+class Lease(BaseLease, BlockingHolding):
+    """Proof of holding a lock until a deadline, renewed in the background until released."""
+
+    __slots__ = ()
+
+    @property
+    def lost(self) -> Lost:
+        """An event that is set when the lease is lost."""
+        return Lost(self)
+
+    renew = blocking(AsyncLease.renew)
+    downgrade = blocking(AsyncLease.downgrade)
+
+    def release(self) -> None:
+        """Release the lock. `LeaseLost` if it was lost before; a second release does nothing."""
+        try:
+            run(self._release())
+        except BaseException:
+            self._give_up()
+            raise
+
+
 class Lost:
     """Set when the lease is lost. Like `threading.Event`, to look at and to wait for."""
 
     def __init__(self, lease: BaseLease) -> None:
         self._lease = lease
-        self._event = lease._keeper.event_of(lease._kept)
+        self._event = lease._context.lost_event(lease._claim)
 
     def is_set(self) -> bool:
-        """Whether the lease is lost, by this very moment's clock."""
+        """Whether the lease is lost, by this moment's clock."""
         return self._lease._is_lost()
 
     def __bool__(self) -> bool:
@@ -250,60 +332,3 @@ class AsyncLost(Lost):
     async def wait(self, timeout: float | None = None) -> bool:  # type: ignore[override]
         """Wait until the lease is lost (True) or the timeout has passed (False)."""
         return await self._event.wait(timeout)
-
-
-class Lease(BaseLease, BlockingHolding):
-    """Proof of holding a lock until a deadline, renewed in the background until released."""
-
-    __slots__ = ()
-
-    @property
-    def lost(self) -> Lost:
-        """An event that is set when the lease is lost."""
-        return Lost(self)
-
-    def renew(self, ttl: float | None = None) -> None:
-        """Renew now, if asked with another ttl from now on; raises `LeaseLost` if it is too late."""
-        run(self._renew(ttl))
-
-    def downgrade(self) -> None:
-        """Turn a write lease into a read lease: other readers come in, and no writer in between."""
-        run(self._downgrade())
-
-    def release(self) -> None:
-        """Give the lock back. `LeaseLost` if it was lost before; a second release does nothing."""
-        try:
-            run(self._release())
-        except BaseException:
-            self._give_up()
-            raise
-
-
-class AsyncLease(BaseLease, AsyncHolding):
-    """Proof of holding a lock until a deadline, renewed in the background until released."""
-
-    __slots__ = ("_canceller", "_cancels")
-
-    def __init__(self, keeper: Keeper, kept: Kept) -> None:
-        self._keeper = keeper
-        self._kept = kept
-        self._left = 0
-        self._cancels = False
-        self._canceller = None
-
-    @property
-    def lost(self) -> AsyncLost:
-        """An event that is set when the lease is lost."""
-        return AsyncLost(self)
-
-    async def renew(self, ttl: float | None = None) -> None:
-        """Renew now, if asked with another ttl from now on; raises `LeaseLost` if it is too late."""
-        await self._renew(ttl)
-
-    async def downgrade(self) -> None:
-        """Turn a write lease into a read lease: other readers come in, and no writer in between."""
-        await self._downgrade()
-
-    async def release(self) -> None:
-        """Give the lock back. `LeaseLost` if it was lost before; a second release does nothing."""
-        await self._release()

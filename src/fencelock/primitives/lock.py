@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -22,11 +23,13 @@ from fencelock.primitives.blocks import (
     _Default,
     undo_all,
 )
-from fencelock.primitives.keeper import Keeper
-from fencelock.primitives.kept import WITHDRAWN, Kept
+from fencelock.primitives.call_site import call_site
+from fencelock.primitives.claim import WITHDRAWN, Claim
+from fencelock.primitives.context import Context
+from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
 from fencelock.primitives.permits import compare_permits, disagreement
-from fencelock.primitives.waiting import LEAST_TIMEOUT, new_id, obtain
+from fencelock.primitives.waiting import MIN_TIMEOUT, new_id, obtain
 
 if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
     from fencelock.guards.stamp import AsyncBarrier, Barrier
@@ -37,14 +40,14 @@ L = TypeVar("L", bound=BaseLease)
 
 
 class BaseLock(Blocks[L]):
-    """What a lock is, in both worlds: a recipe for leases. It holds nothing itself."""
+    """What a lock is, blocking or not: a recipe for leases. It holds nothing itself."""
 
     _on_lost_words: ClassVar[tuple[str, ...]] = ()
     _awaits_guard: ClassVar[bool] = False
 
     def __init__(
         self,
-        keeper: Keeper,
+        contexts: Contexts,
         name: str,
         ttl: float | None,
         timeout: float | None,
@@ -54,31 +57,31 @@ class BaseLock(Blocks[L]):
         guard: Barrier | AsyncBarrier | None = None,
         share: Share = ALONE,
     ) -> None:
-        super().__init__(keeper)
+        super().__init__(contexts)
         self._timeout = math.inf if timeout is None else check_timeout(timeout)
         if on_lost is not None:
             self._check_on_lost(on_lost)
         if guard is not None:
             _check_guard(guard, self._awaits_guard)
         self._plain = on_lost is None and guard is None
-        """Whether a lease is done with as soon as it is held, as most are."""
+        """Whether nothing more has to be done once the lease is held."""
         self.name = name
         self._share = share
         self._guard: Any = guard
         self._flexible = ttl is None
-        self._ttl = keeper.default_ttl if ttl is None else ttl
+        self._ttl = contexts.traits.default_ttl if ttl is None else ttl
         self._owner = owner
         self._reentrant = reentrant
         self._on_lost = on_lost
-        # Without a reference to this object, which must end as soon as nobody has it: see __del__.
-        self._attend = compare_permits(keeper.engine, name, share) if share.permits > 1 else None
+        # It has no reference to this object, which must end with its last user: see `Blocks.__del__`.
+        self._attend = compare_permits() if share.permits > 1 else None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
     def _check_on_lost(self, on_lost: object) -> None:
         if is_async(on_lost):
-            raise TypeError("on_lost must be a plain function: nobody would await a coroutine")
+            raise TypeError("on_lost must be a plain function: nothing would await a coroutine")
         if not (callable(on_lost) or on_lost in self._on_lost_words):
             raise TypeError(
                 "on_lost must be a function that takes the lease, or with asyncio 'cancel', "
@@ -88,68 +91,72 @@ class BaseLock(Blocks[L]):
     def _limit(self, timeout: float | _Default | None) -> float:
         return self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
 
-    def _ticket(self, undo: list[Undo], *, waits: bool) -> Kept:
-        """A new ticket, or the one with which the caller already holds the lock, if it may once more.
+    def _claim(self, undo: list[Undo], *, waits: bool) -> Claim:
+        """A new claim. If the caller holds the lock already and may enter it again: the claim that it holds.
 
-        `undo` learns how to undo all that comes of it, if the caller can't have it.
+        Adds to `undo` what undoes all that comes of it.
         """
-        keeper, io = self._keeper, self._keeper.io
-        io.verify()
-        if keeper.closing:
-            keeper.verify()
-        caller = io.caller()
-        held = keeper.mine.get((self.name, caller))
-        if held is not None and keeper.is_good(held):
+        context = self._contexts.current or self._contexts.here()
+        if context.closing:
+            context.verify()
+        caller = context.io.caller()
+        held = context.held.get((self.name, caller))
+        if held is not None and held.is_good():
             if self._reentrant and held.ticket.share in (ALONE, self._share):
                 undo.append(partial(setattr, held, "depth", held.depth))
                 held.depth += 1
                 return held
             if waits:
                 self._refuse_to_wait_for(held.ticket.share)
-        return self._new(caller, undo)
+        return self._new(context, caller, undo)
 
     async def _join(
-        self, caller: object, timeout: float, undo: list[Undo], *, floor: int = 0
-    ) -> Kept | None:
-        kept = self._new(caller, undo, floor)
-        return kept if await obtain(self._keeper, kept, timeout, self._attend) else None
+        self, context: Context, caller: object, timeout: float, undo: list[Undo], *, floor: int = 0
+    ) -> Claim | None:
+        claim = self._new(context, caller, undo, floor)
+        return claim if await obtain(claim, timeout, self._attend) else None
 
-    def _new(self, caller: object, undo: list[Undo], floor: int = 0) -> Kept:
-        """A ticket of which nobody has heard yet."""
-        ticket = (self.name, new_id(), self._ttl, self._owner, self._share, floor)
-        # Past the constructor of named tuples, which is written in Python.
-        kept = Kept(tuple.__new__(Ticket, ticket), caller, self._flexible)
-        undo.append(kept)
-        return kept
+    def _new(self, context: Context, caller: object, undo: list[Undo], floor: int = 0) -> Claim:
+        """A claim with a ticket that the engine does not know yet."""
+        owner = self._owner
+        if owner.pid != context.pid:  # this lock was made before a fork
+            owner = self._owner = context.owned(owner)
+        ticket = (self.name, new_id(), self._ttl, owner, self._share, floor)
+        # `tuple.__new__` avoids the constructor of named tuples, which is written in Python.
+        claim = Claim(
+            context, tuple.__new__(Ticket, ticket), caller, self._flexible, False, call_site()
+        )
+        undo.append(claim)
+        return claim
 
     def _refuse_to_wait_for(self, held: Share) -> None:
-        """Raise, for the caller has it itself; but of a semaphore one may take several permits."""
+        """Raise, because the caller holds it itself. But a caller may take several permits of a semaphore."""
         if self._share.permits > 1 and held.group == self._share.group:
             return
         if held == READING and self._share == ALONE:
             raise WouldDeadlock(
-                f"this very thread or task reads {self.name!r}, and a reader can't turn writer: two that "
-                "try it wait for each other for ever. Release the read lease first, or begin with "
-                "write() and use lease.downgrade() when the writing is done",
+                f"this thread or task reads {self.name!r}, and a reader can't become a writer: two readers "
+                "that try it would wait for each other for ever. Release the read lease first, or start "
+                "with write() and use lease.downgrade() when the writing is done",
                 name=self.name,
             )
         raise WouldDeadlock(
-            f"{self.name!r} is already held by this very thread or task, so waiting for it would "
+            f"{self.name!r} is already held by this thread or task, so waiting for it would "
             "never end: pass the lease along, or use reentrant=True",
             name=self.name,
         )
 
-    async def _heal(self, lease: L, stale: StaleFence, timeout: float, undo: list[Undo]) -> Kept:
-        """Take the lock again, above the newest fence that the storage has seen.
+    async def _heal(self, lease: L, stale: StaleFence, timeout: float, undo: list[Undo]) -> Claim:
+        """Take the lock again, with a fence above the newest one that the storage has seen.
 
-        We hold the lock, as far as our engine knows. So it has forgotten fences that it gave before; or there
-        are two of it, and the other one has a holder of its own (a split brain). We can't tell which. In both
-        cases the storage then accepts our fence and refuses the lower one.
+        We hold the lock, as far as our engine knows. So the engine has forgotten fences that it gave before;
+        or it is split in two, and the other half has a holder of its own. We can't tell which. In both cases
+        the storage then accepts our fence and refuses the lower one.
         """
         lease.check()
         if stale.newest < lease.fence:
             raise stale
-        if not self._keeper.engine.traits.accepts_floor:
+        if not self._contexts.traits.accepts_floor:
             stale.add_note(
                 "The lock is held, so the engine has forgotten fences that it gave before, and it "
                 "numbers by itself: see its page on what to do after a backup was restored."
@@ -162,30 +169,34 @@ class BaseLock(Blocks[L]):
             stale.newest,
         )
         await lease._release()
-        kept = await self._join(lease._kept.caller, timeout, undo, floor=stale.newest)
-        if kept is None:
+        context, caller = lease._context, lease._caller
+        claim = await self._join(context, caller, timeout, undo, floor=stale.newest)
+        if claim is None:
             raise await self._timed_out(timeout)
-        return kept
+        return claim
 
     def _watched(self, lease: L) -> L:
-        if callable(self._on_lost) and lease._kept.depth == 1:
-            callback = self._on_lost
-            self._keeper.on_loss(lease._kept, lambda: callback(lease))
+        claim, callback = lease._claim, self._on_lost
+        if callable(callback) and claim.depth == 1:
+            # The context must not keep the lease object alive: `BaseLease.__del__` has to notice its end.
+            known, kind = weakref.ref(lease), type(lease)
+            lease._on_loss(lambda: callback(known() or kind(claim)))
         return lease
 
     def _wants_barrier(self, lease: L) -> bool:
-        """Whether older holders are to be kept out of the storage now: not again when re-entering."""
-        return self._guard is not None and lease._kept.depth == 1
+        """Whether to keep older holders out of the storage now: not again when the lock is entered again."""
+        return self._guard is not None and lease._claim.depth == 1
 
     async def _timed_out(self, timeout: float) -> LockTimeout:
-        """The error to raise; says who holds the lock, if the engine still answers."""
+        """The error to raise. It names the holder, if the engine still answers."""
         waited = (
             f"could not get {self.name!r} within {timeout:g} s"
             if timeout
             else f"{self.name!r} is not free"
         )
         try:
-            seen = await self._keeper.engine.inspect(self.name, limit=0, timeout=LEAST_TIMEOUT)
+            engine = self._contexts.here().engine
+            seen = await engine.inspect(self.name, limit=0, timeout=MIN_TIMEOUT)
         except EngineError:
             return LockTimeout(waited, name=self.name)
         if not seen.holders:
@@ -204,7 +215,7 @@ class BaseLock(Blocks[L]):
 class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
     """A lock on a name. Reusable, and safe to share between threads."""
 
-    # `acquire` is written out, for it is called often: `_acquire` would be one call more.
+    # `acquire` repeats `_acquire`: a call less on the hot path.
 
     def acquire(self, timeout: float | _Default | None = DEFAULT) -> Lease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
@@ -212,7 +223,7 @@ class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
         try:
             return self._acquired(undo, timeout)
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     def try_acquire(self) -> Lease | None:
@@ -221,33 +232,32 @@ class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
         try:
             return self._tried(undo)
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Lease:
         limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
-        kept = self._ticket(undo, waits=True)
-        if not kept.admitted and not run(obtain(self._keeper, kept, limit, self._attend)):
+        claim = self._claim(undo, waits=True)
+        if not claim.was_held and not run(obtain(claim, limit, self._attend)):
             raise run(self._timed_out(limit))
-        return Lease(self._keeper, kept) if self._plain else self._lease(kept, limit, undo)
+        return Lease(claim) if self._plain else self._lease(claim, limit, undo)
 
     def _tried(self, undo: list[Undo]) -> Lease | None:
-        kept = self._ticket(undo, waits=False)
-        if not kept.admitted and not run(obtain(self._keeper, kept, 0.0)):
+        claim = self._claim(undo, waits=False)
+        if not claim.was_held and not run(obtain(claim, 0.0)):
             return None
         try:
-            return self._lease(kept, 0.0, undo)
-        except LockTimeout:  # it had to be taken again, and somebody was there first
+            return self._lease(claim, 0.0, undo)
+        except LockTimeout:  # it had to be taken again, and another caller was faster
             return None
 
-    def _lease(self, kept: Kept, limit: float, undo: list[Undo]) -> Lease:
-        lease = self._watched(Lease(self._keeper, kept))
+    def _lease(self, claim: Claim, limit: float, undo: list[Undo]) -> Lease:
+        lease = self._watched(Lease(claim))
         if self._wants_barrier(lease):
             try:
                 self._guard.raise_fence(lease)
             except StaleFence as stale:
-                kept = run(self._heal(lease, stale, limit, undo))
-                lease = self._watched(Lease(self._keeper, kept))
+                lease = self._watched(Lease(run(self._heal(lease, stale, limit, undo))))
                 self._guard.raise_fence(lease)
             lease.check()  # it may have taken long
         return lease
@@ -262,23 +272,23 @@ class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
     async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
         limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
-        kept = self._ticket([], waits=True)
-        if not kept.admitted and not await obtain(self._keeper, kept, limit, self._attend):
+        claim = self._claim([], waits=True)
+        if not claim.was_held and not await obtain(claim, limit, self._attend):
             raise await self._timed_out(limit)
         if self._plain:
-            return AsyncLease(self._keeper, kept)
-        return await self._barred(self._lease(kept), limit)
+            return AsyncLease(claim)
+        return await self._barred(self._lease(claim), limit)
 
     _acquire = acquire  # for `async with`
 
     async def try_acquire(self) -> AsyncLease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
-        kept = self._ticket([], waits=False)
+        claim = self._claim([], waits=False)
         try:
-            if not kept.admitted and not await obtain(self._keeper, kept, 0.0):
+            if not claim.was_held and not await obtain(claim, 0.0):
                 return None
-            return await self._barred(self._lease(kept), 0.0)
-        except LockTimeout:  # it had to be taken again, and somebody was there first
+            return await self._barred(self._lease(claim), 0.0)
+        except LockTimeout:  # it had to be taken again, and another caller was faster
             return None
 
     async def _barred(self, lease: AsyncLease, limit: float) -> AsyncLease:
@@ -287,18 +297,17 @@ class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
                 try:
                     await self._guard.raise_fence(lease)
                 except StaleFence as stale:
-                    kept = await self._heal(lease, stale, limit, [])
-                    lease = self._lease(kept)
+                    lease = self._lease(await self._heal(lease, stale, limit, []))
                     await self._guard.raise_fence(lease)
                 lease.check()  # it may have taken long
             except BaseException:
-                self._keeper.give_up(lease._kept, WITHDRAWN)
+                lease._context.give_up(lease._claim, WITHDRAWN)
                 raise
         return lease
 
-    def _lease(self, kept: Kept) -> AsyncLease:
-        lease = self._watched(AsyncLease(self._keeper, kept))
-        lease._cancels = self._on_lost == "cancel" and kept.depth == 1
+    def _lease(self, claim: Claim) -> AsyncLease:
+        lease = self._watched(AsyncLease(claim))
+        lease._cancels = self._on_lost == "cancel" and claim.depth == 1
         return lease
 
 

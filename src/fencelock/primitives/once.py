@@ -36,13 +36,11 @@ class Once:
         results: bool = True,
         errors: bool = False,
     ) -> None:
-        if not lock._keeper.engine.traits.supports_notes:
+        if not lock._contexts.traits.supports_notes:
             raise Unsupported(NO_NOTES, name=lock.name)
         if not callable(work):
             raise TypeError(f"what is to run once must be a function, not {work!r}")
         self._lock = lock
-        self._engine = lock._keeper.engine
-        self._now = lock._keeper.io.now
         self._work = work
         self._wants_lease = "lease" in inspect.signature(work).parameters
         self._keep = check_keep("keep" if results else "at_most_every", keep)
@@ -51,11 +49,12 @@ class Once:
 
     async def known(self) -> str | None:
         """What was noted down, if it was done before."""
-        return await self._engine.recall(self._lock.name, timeout=REQUEST_TIMEOUT)
+        engine = self._lock._contexts.here().engine
+        return await engine.recall(self._lock.name, timeout=REQUEST_TIMEOUT)
 
     async def perform(self, lease: BaseLease) -> Any:
         """Do it, and note down what came of it. The time for which that is kept counts from now."""
-        began = self._now()
+        began = lease._context.io.now()
         try:
             result = self._work(lease=lease) if self._wants_lease else self._work()
             if inspect.isawaitable(result):
@@ -86,10 +85,11 @@ class Once:
     async def _note(self, outcome: dict[str, Any], lease: BaseLease, began: float) -> None:
         text = json.dumps(outcome)
         # Not less than nothing: the work may have taken longer than it is to be remembered.
-        keep = max(0.001, self._keep - (self._now() - began))
-        ticket = lease._kept.ticket
+        context = lease._context
+        keep = max(0.001, self._keep - (context.io.now() - began))
+        ticket = lease._claim.ticket
         lease.check()
-        if not await self._engine.remember(ticket, text, keep=keep, timeout=REQUEST_TIMEOUT):
+        if not await context.engine.remember(ticket, text, keep=keep, timeout=REQUEST_TIMEOUT):
             raise LeaseLost(
                 f"{lease.name!r} was done, but the lease was lost before that could be noted down: it "
                 "may be done again. Let your storage check the fence",
@@ -160,7 +160,7 @@ def scheduled(make: Callable[[Callable[..., Any]], tuple[Lock, Once]]) -> Any:
                     result: T = run(work.perform(lease))
                     return result
             except BaseException:  # also an interruption between taking the lock and the `with`
-                undo_all(lock._keeper, undo)
+                undo_all(undo)
                 raise
 
         return wrapper

@@ -1,4 +1,4 @@
-"""Semaphores: whether those who wait for each other mean the same number of permits."""
+"""Semaphores: do holders and waiters mean the same number of permits?"""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import logging
 import math
 
 from fencelock.core.ticket import Inspection, Share
-from fencelock.engines.contract import Engine
-from fencelock.primitives.kept import Kept
-from fencelock.primitives.waiting import LEAST_TIMEOUT, Attend
+from fencelock.primitives.claim import Claim
+from fencelock.primitives.waiting import MIN_TIMEOUT, Attend
 
 log = logging.getLogger("fencelock")
 
 
-def compare_permits(engine: Engine, name: str, share: Share) -> Attend:
-    """Say so, once, if those ahead have another number of permits in mind."""
+def compare_permits() -> Attend:
+    """Warn once if the tickets ahead were made with another number of permits."""
     compared = False
 
-    async def attend(kept: Kept) -> float:
+    async def attend(claim: Claim) -> float:
         nonlocal compared
         if not compared:
             compared = True
-            seen = await engine.inspect(name, limit=0, timeout=LEAST_TIMEOUT)
-            if words := disagreement(share, seen):
+            name = claim.ticket.name
+            seen = await claim.context.engine.inspect(name, limit=0, timeout=MIN_TIMEOUT)
+            if words := disagreement(claim.ticket.share, seen):
                 log.warning("%r%s", name, words)
         return math.inf
 
@@ -30,11 +30,11 @@ def compare_permits(engine: Engine, name: str, share: Share) -> Attend:
 
 
 def disagreement(ours: Share, seen: Inspection) -> str:
-    """What to add to a message if those who hold have another number of permits in mind, or nothing."""
+    """What to add to a message if the holders use another number of permits. Empty if they don't."""
     theirs = seen.holders[0].share if seen.holders else ours
     if theirs.group == ours.group or 1 in (theirs.permits, ours.permits):
         return ""
     return (
-        f": they use it with {theirs.permits} permits, and we with {ours.permits}. "
-        "These don't hold it together: who comes later waits until the others are done"
+        f": the holder uses it with {theirs.permits} permits, this program with {ours.permits}. "
+        "Such leases are never held together: the later ones wait until the earlier ones are released"
     )

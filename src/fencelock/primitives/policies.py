@@ -1,6 +1,6 @@
-"""Who gives way when transactions would wait in a circle. `core/deadlock` has the rules.
+"""Which transaction gives way when transactions would wait in a circle. `core/deadlock` has the rules.
 
-A policy goes along with each lock that a transaction waits for: `attend` is called each time before it
+A policy is asked for each lock that a transaction waits for: `attend` each time before the transaction
 sleeps, `settle` when the waiting is over, however it ended.
 """
 
@@ -15,28 +15,31 @@ from fencelock.core.deadlock import POLICIES, Stamp, ahead, must_die
 from fencelock.core.errors import DeadlockVictim, LockTimeout, Unsupported, WouldDeadlock
 from fencelock.core.ticket import Contender, Inspection
 from fencelock.primitives.blocks import Undo
-from fencelock.primitives.keeper import Keeper
-from fencelock.primitives.kept import Kept
+from fencelock.primitives.claim import Claim
+from fencelock.primitives.context import Context
+from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
 if TYPE_CHECKING:
     from fencelock.primitives.transaction import BaseTransaction
 
 _ALL = 100_000
-"""As many waiters as there may be: nobody ahead must be missed."""
+"""As many waiters as there may be: no transaction ahead must be missed."""
 
 
 class Policy:
-    """Nobody gives way."""
+    """No transaction gives way."""
 
-    def __init__(self, transaction: BaseTransaction[Any], keeper: Keeper) -> None:
-        # It must end as soon as nobody has it, and not when garbage is collected: see its __del__.
+    def __init__(self, transaction: BaseTransaction[Any]) -> None:
+        # A proxy, because the transaction must end with its last user, and not when garbage is collected: see
+        # its `__del__`.
         self._transaction: BaseTransaction[Any] = weakref.proxy(transaction)
-        self._keeper = keeper
-        self._engine = keeper.engine
-        self._now = keeper.io.now
         self.undo: list[Undo] = []
-        """What to undo if the lock can't be had: a policy adds the tickets of its own."""
+        """What to undo if the lock can't be had: a policy adds its own claims."""
+
+    @property
+    def _context(self) -> Context:
+        return self._transaction._context
 
     def allow(self, name: str, held: Sequence[str]) -> None:
         """Raise if this name must not be asked for now."""
@@ -46,29 +49,29 @@ class Policy:
         return left
 
     def impatient(self, error: LockTimeout, early: bool) -> Exception:
-        """What to raise when that time is up; `early`: and the caller's own is not."""
+        """The error to raise when that time is up. `early`: the caller itself would wait longer."""
         return error
 
-    async def attend(self, kept: Kept) -> float:
-        """Look at those ahead before sleeping; raises if this transaction has to give way."""
+    async def attend(self, claim: Claim) -> float:
+        """Look at the transactions ahead before sleeping. Raises if this one has to give way."""
         return math.inf
 
     async def settle(self) -> DeadlockVictim | None:
-        """End what was done for the waiting. Returns an error if this transaction has to give way."""
+        """Undo what was done for the waiting. Returns an error if this transaction has to give way."""
         return None
 
     async def _inspect(self, name: str) -> Inspection:
-        return await self._engine.inspect(name, limit=_ALL, timeout=REQUEST_TIMEOUT)
+        return await self._context.engine.inspect(name, limit=_ALL, timeout=REQUEST_TIMEOUT)
 
-    async def _ahead(self, kept: Kept) -> list[tuple[Contender, Stamp]]:
+    async def _ahead(self, claim: Claim) -> list[tuple[Contender, Stamp]]:
         if not self._transaction.age:
-            self._transaction.age = kept.fence
-        return ahead(await self._inspect(kept.ticket.name), kept.fence)
+            self._transaction.age = claim.fence
+        return ahead(await self._inspect(claim.ticket.name), claim.fence)
 
     def _victim(self, name: str, why: str, cycle: Sequence[Any] = ()) -> DeadlockVictim:
         return DeadlockVictim(
-            f"transaction {self._transaction.id} has to give up {name!r} and all it holds, and to be "
-            f"tried again: {why}",
+            f"transaction {self._transaction.id} has to give up {name!r} and all that it holds, and start "
+            f"again: {why}",
             name=name,
             transaction=self._transaction.id,
             cycle=tuple(cycle),
@@ -88,18 +91,18 @@ class Ordered(Policy):
 
 
 class Timeout(Policy):
-    """Whoever waits for long gives way; each time it waits longer, and nobody waits equally long."""
+    """A transaction that waits for long gives way. Each time it waits longer, and by a random part."""
 
-    DOUBLED = 4
-    """How often: then it waits sixteen times as long as at first."""
+    MAX_DOUBLINGS = 4
+    """Then it waits sixteen times as long as at first."""
 
     def patience(self, left: float) -> float:
-        if not self._transaction.names:  # who holds nothing is in nobody's way
+        if not self._transaction.names:  # without a lock it stands in no way
             return left
         patience: float = self._transaction.patience * 2 ** min(
-            self._transaction.attempts - 1, self.DOUBLED
+            self._transaction.attempts - 1, self.MAX_DOUBLINGS
         )
-        return min(left, patience * (0.5 + self._keeper.io.random.random() / 2))
+        return min(left, patience * (0.5 + self._context.io.random.random() / 2))
 
     def impatient(self, error: LockTimeout, early: bool) -> Exception:
         if not early:
@@ -110,31 +113,31 @@ class Timeout(Policy):
 
 
 class WaitDie(Policy):
-    """Wait only if older than everyone ahead, else give way at once."""
+    """Wait only if older than every transaction ahead, else give way at once."""
 
     _compared = 0
 
-    async def attend(self, kept: Kept) -> float:
-        if kept.fence != self._compared:  # later on, nobody can come ahead
-            others = await self._ahead(kept)
+    async def attend(self, claim: Claim) -> float:
+        if claim.fence != self._compared:  # later on, no ticket can come ahead of it
+            others = await self._ahead(claim)
             mine = self._transaction.stamp
             if self._transaction.names and must_die(mine, (stamp for _, stamp in others)):
                 older = next(one for one, stamp in others if stamp.older_than(mine))
-                raise self._victim(kept.ticket.name, f"an older one is ahead, of {older.owner}")
-            self._compared = kept.fence
+                raise self._victim(claim.ticket.name, f"an older one is ahead, of {older.owner}")
+            self._compared = claim.fence
         return math.inf
 
 
 def choose(
-    name: str, transaction: BaseTransaction[Any], keeper: Keeper, kinds: dict[str, type[Policy]]
+    name: str, transaction: BaseTransaction[Any], contexts: Contexts, kinds: dict[str, type[Policy]]
 ) -> Policy:
-    """The policy of that name, if the engine can do it."""
+    """The policy of that name, if the engine supports it."""
     if name not in POLICIES:
         raise ValueError(f"policy must be one of {', '.join(POLICIES)}, not {name!r}")
-    traits = keeper.engine.traits
+    traits = contexts.traits
     if not (traits.fenced_while_waiting and traits.fifo) and name not in ("timeout", "ordered"):
         raise Unsupported(
-            f"this engine does not show who stands ahead of whom, which {name!r} needs: use 'timeout' or "
+            f"this engine does not show the order of its waiters, which {name!r} needs: use 'timeout' or "
             "'ordered', or an engine that keeps a queue"
         )
-    return kinds[name](transaction, keeper)
+    return kinds[name](transaction)

@@ -1,4 +1,5 @@
-"""Several locks at once, all or nothing, taken in one order by everyone: so nobody waits in a circle."""
+"""Several locks at once, all or nothing. Every caller takes them in the same order, so none wait in a
+circle."""
 
 from __future__ import annotations
 
@@ -17,11 +18,12 @@ from fencelock.primitives.blocks import (
     _Default,
     undo_all,
 )
+from fencelock.primitives.claim import Claim
+from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding, release_all
-from fencelock.primitives.kept import Kept
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
 from fencelock.primitives.lock import AsyncLock, BaseLock, Lock
-from fencelock.primitives.waiting import LEAST_TIMEOUT, obtain_free, withdraw
+from fencelock.primitives.waiting import MIN_TIMEOUT, obtain_free, withdraw
 
 L = TypeVar("L", bound=BaseLease)
 H = TypeVar("H", bound=Holding)
@@ -34,8 +36,16 @@ class BaseLeases(Holding, Mapping[str, L]):
         self._leases = {lease.name: lease for lease in leases}
 
     @property
+    def _first(self) -> L:
+        return next(iter(self._leases.values()))
+
+    @property
+    def _context(self) -> Context:
+        return self._first._context
+
+    @property
     def _caller(self) -> object:
-        return next(iter(self._leases.values()))._caller
+        return self._first._caller
 
     def __getitem__(self, name: str) -> L:
         return self._leases[name]
@@ -46,7 +56,7 @@ class BaseLeases(Holding, Mapping[str, L]):
     def __len__(self) -> int:
         return len(self._leases)
 
-    # Two of them are never the same, and a list of them is searched in one step: threads share it.
+    # Two of them are never equal. So a list of them is searched in one step, which threads rely on.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -75,10 +85,10 @@ class BaseLeases(Holding, Mapping[str, L]):
 
 
 class Leases(BaseLeases[Lease], BlockingHolding):
-    """Proof of holding several locks. Each can be lost by itself: ask `check()`."""
+    """Proof of holding several locks. Each can be lost by itself: `check()` tells."""
 
     def release(self) -> None:
-        """Give all of them back; `LeaseLost` if one was lost before."""
+        """Release all of them; `LeaseLost` if one was lost before."""
         try:
             run(self._release())
         except BaseException:
@@ -87,7 +97,7 @@ class Leases(BaseLeases[Lease], BlockingHolding):
 
 
 class AsyncLeases(BaseLeases[AsyncLease], AsyncHolding):
-    """Proof of holding several locks. Each can be lost by itself: ask `check()`."""
+    """Proof of holding several locks. Each can be lost by itself: `check()` tells."""
 
     def __init__(self, leases: Sequence[AsyncLease]) -> None:
         super().__init__(leases)
@@ -95,15 +105,15 @@ class AsyncLeases(BaseLeases[AsyncLease], AsyncHolding):
         self._canceller = None
 
     async def release(self) -> None:
-        """Give all of them back; `LeaseLost` if one was lost before."""
+        """Release all of them; `LeaseLost` if one was lost before."""
         await self._release()
 
 
 class _BaseLockAll(Blocks[H], Generic[L, H]):
-    """What taking several locks is, in both worlds."""
+    """How several locks are taken, blocking or not."""
 
     def __init__(self, locks: Sequence[BaseLock[L]], timeout: float | None) -> None:
-        super().__init__(locks[0]._keeper)
+        super().__init__(locks[0]._contexts)
         self._locks: Sequence[Any] = sorted(locks, key=lambda lock: lock.name)
         self._timeout = check_timeout(timeout)
 
@@ -115,50 +125,45 @@ class _BaseLockAll(Blocks[H], Generic[L, H]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.names}>"
 
-    async def _hold(self, timeout: float | _Default | None, undo: list[Undo]) -> list[Kept]:
+    async def _hold(self, timeout: float | _Default | None, undo: list[Undo]) -> list[Claim]:
         limit = self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
         taken, missing = await self._obtain(limit, undo)
         if missing is not None:
             raise await missing._timed_out(limit)
         return taken
 
-    async def _obtain(self, timeout: float, undo: list[Undo]) -> tuple[list[Kept], Any]:
-        """Hold all of them; or none, and say which one could not be had."""
-        keeper, io = self._keeper, self._keeper.io
-        keeper.verify()
-        caller = io.caller()
-        limit = io.now() + timeout
+    async def _obtain(self, timeout: float, undo: list[Undo]) -> tuple[list[Claim], Any]:
+        """Hold all of them. Or hold none, and say which lock could not be had."""
+        context = self._contexts.here()
+        context.verify()
+        caller = context.io.caller()
+        limit = context.io.now() + timeout
         for lock in self._locks:
-            held = keeper.held_by(lock.name, caller)
+            held = context.held_by(lock.name, caller)
             if held is not None and timeout:
                 lock._refuse_to_wait_for(held.ticket.share)
         while True:
-            wanted = [lock._new(caller, undo) for lock in self._locks]
-            taken = wanted[: await obtain_free(keeper, wanted)]
-            missing = await self._wait_for_the_rest(caller, taken, limit, undo)
-            if missing is None and all(map(keeper.is_good, taken)):
+            wanted = [lock._new(context, caller, undo) for lock in self._locks]
+            taken = wanted[: await obtain_free(wanted)]
+            missing = None
+            for lock in self._locks[len(taken) :]:
+                left = max(0.0, limit - context.io.now())
+                claim = await lock._join(context, caller, left, undo)
+                if claim is None:
+                    missing = lock
+                    break
+                taken.append(claim)
+            if missing is None and all(claim.is_good() for claim in taken):
                 return taken, None
-            for kept in reversed(taken):
-                await withdraw(keeper, kept, LEAST_TIMEOUT)
+            for claim in reversed(taken):
+                await withdraw(claim, MIN_TIMEOUT)
             if missing is not None:
                 return [], missing
-            # One was lost while we waited for another: from the beginning.
-
-    async def _wait_for_the_rest(
-        self, caller: object, taken: list[Kept], limit: float, undo: list[Undo]
-    ) -> Any:
-        """Add what is not taken yet; the lock that could not be had in time, if there is one."""
-        now = self._keeper.io.now
-        for lock in self._locks[len(taken) :]:
-            kept = await lock._join(caller, max(0.0, limit - now()), undo)
-            if kept is None:
-                return lock
-            taken.append(kept)
-        return None
+            # One was lost while we waited for another: start again.
 
 
 class LockAll(_BaseLockAll[Lease, Leases], BlockingBlocks[Leases]):
-    """Several locks that are taken and given back together."""
+    """Several locks that are acquired and released together."""
 
     def __init__(self, locks: Sequence[Lock], timeout: float | None) -> None:
         super().__init__(locks, timeout)
@@ -174,21 +179,21 @@ class LockAll(_BaseLockAll[Lease, Leases], BlockingBlocks[Leases]):
             taken, missing = run(self._obtain(0.0, undo))
             return self._leases(taken) if missing is None else None
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Leases:
         return self._leases(run(self._hold(timeout, undo)))
 
-    def _leases(self, taken: list[Kept]) -> Leases:
-        leases = [Lease(self._keeper, kept) for kept in taken]
+    def _leases(self, taken: list[Claim]) -> Leases:
+        leases = [Lease(claim) for claim in taken]
         return Leases(
             [lock._watched(lease) for lock, lease in zip(self._locks, leases, strict=True)]
         )
 
 
 class AsyncLockAll(_BaseLockAll[AsyncLease, AsyncLeases], AsyncBlocks[AsyncLeases]):
-    """Several locks that are taken and given back together."""
+    """Several locks that are acquired and released together."""
 
     def __init__(self, locks: Sequence[AsyncLock], timeout: float | None) -> None:
         super().__init__(locks, timeout)
@@ -199,7 +204,7 @@ class AsyncLockAll(_BaseLockAll[AsyncLease, AsyncLeases], AsyncBlocks[AsyncLease
         try:
             return self._leases(await self._hold(timeout, undo))
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     _acquire = acquire  # for `async with`
@@ -211,9 +216,9 @@ class AsyncLockAll(_BaseLockAll[AsyncLease, AsyncLeases], AsyncBlocks[AsyncLease
             taken, missing = await self._obtain(0.0, undo)
             return self._leases(taken) if missing is None else None
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
-    def _leases(self, taken: list[Kept]) -> AsyncLeases:
-        made = [lock._lease(kept) for lock, kept in zip(self._locks, taken, strict=True)]
+    def _leases(self, taken: list[Claim]) -> AsyncLeases:
+        made = [lock._lease(claim) for lock, claim in zip(self._locks, taken, strict=True)]
         return AsyncLeases(made)

@@ -1,7 +1,7 @@
-"""The sweeper: takes tickets out of their queues when nobody else will.
+"""The sweeper: takes tickets out of their queues when their callers can't do it.
 
-Their owner was cancelled, never learned whether its request arrived, or lost the lease. It runs apart
-from the keeper, because keeping leases alive comes first, and only while there is something to sweep.
+The caller was cancelled, never learned whether its request arrived, or lost the lease. The sweeper runs apart
+from the keeper, because renewals come first, and only while there is something to take out.
 """
 
 from __future__ import annotations
@@ -15,38 +15,39 @@ from fencelock.core.ticket import Departure
 from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event, Task
 from fencelock.io.process import Origin
-from fencelock.primitives.kept import Kept
+from fencelock.primitives.claim import WITHDRAWN, Claim
 
 log = logging.getLogger("fencelock")
 
 REQUEST_TIMEOUT = 2.0
-"""How long any one request to an engine may take, in seconds, unless the caller has less time."""
+"""Timeout of a request to an engine, in seconds, unless the caller has less time."""
 
 
 class _Doomed:
-    """A ticket that must not stay in its queue, and until when to try."""
+    """A ticket that must leave its queue, and how long to try."""
 
     __slots__ = ("backoff", "certain", "departure", "due", "ticket", "until")
 
     def __init__(
-        self, kept: Kept, departure: Departure, now: float, due: float, backoff: Backoff
+        self, claim: Claim, departure: Departure, now: float, due: float, backoff: Backoff
     ) -> None:
-        self.ticket = kept.ticket
+        self.ticket = claim.ticket
         self.departure = departure
-        self.certain = not kept.unanswered
+        self.certain = not claim.unanswered
+        """Whether no request to join is still under way, so that the first answer is final."""
         self.due = due
-        self.until = now + kept.ticket.ttl
+        self.until = now + claim.ticket.ttl
         self.backoff = backoff
 
 
 class Sweeper:
-    """Tries again and again, until a ticket is gone for sure."""
+    """Tries again and again, until a ticket has left its queue for certain."""
 
     def __init__(self, engine: Engine, io: IO) -> None:
         self._engine = engine
         self._io = io
-        self._origin = Origin()  # in a forked child the tickets are its parent's: hands off
-        self._mutex = threading.RLock()  # as the keeper's is
+        self._origin = Origin()  # in a forked child the tickets are the parent's
+        self._mutex = threading.RLock()  # re-entrant, as the context's is
         self._doomed: dict[str, _Doomed] = {}
         self._task: Task | None = None
         self._alarm: Event | None = None
@@ -55,31 +56,31 @@ class Sweeper:
     def __len__(self) -> int:
         return len(self._doomed)
 
-    def __contains__(self, kept: Kept) -> bool:
-        return kept.ticket.id in self._doomed
+    def __contains__(self, claim: Claim) -> bool:
+        return claim.ticket.id in self._doomed
 
-    def doom(self, kept: Kept) -> None:
+    def doom(self, claim: Claim) -> None:
         """Take this ticket out of its queue, in the background, however long the engine is away.
 
-        It is done when the engine says that it took it out, or when the ttl has passed: an answer
-        "not there" may be overtaken by the request that puts it there. So may any answer, as long
-        as there is a request to join the queue of which nothing was heard. If nothing is answered at all,
-        it goes on for as long as the ticket may outlive its ttl there.
+        This ends when the engine says that it took the ticket out, or when the ttl has passed. The answer
+        "not there" does not end it: the request that puts the ticket there may still arrive. As long as a
+        request to join is unanswered, no answer ends it. If the engine never answers, this goes on for as
+        long as the ticket may outlive its ttl there.
         """
         if self._origin.here:
-            self.condemn(kept, kept.departure(kept.reason), 0.0)
+            self.condemn(claim, claim.departure(claim.reason or WITHDRAWN), 0.0)
             self.start()
 
-    def condemn(self, kept: Kept, departure: Departure, after: float) -> None:
-        """Write down that this ticket must go, and give its caller so many seconds for a first try."""
-        now, ticket = self._io.now(), kept.ticket
+    def condemn(self, claim: Claim, departure: Departure, after: float) -> None:
+        """Write down that this ticket must leave. The caller has `after` seconds for a first try."""
+        now, ticket = self._io.now(), claim.ticket
         backoff = Backoff(0.05, max(0.05, ticket.ttl / 4), self._io.random)
         with self._mutex:
-            self._doomed[ticket.id] = _Doomed(kept, departure, now, now + after, backoff)
+            self._doomed[ticket.id] = _Doomed(claim, departure, now, now + after, backoff)
 
-    async def discard(self, kept: Kept, patience: float) -> None:
+    async def discard(self, claim: Claim, patience: float) -> None:
         """Take a condemned ticket out of its queue: now if the engine answers, else in the background."""
-        id = kept.ticket.id
+        id = claim.ticket.id
         try:
             if patience:
                 await self._io.shield(self._drop(id, timeout=patience))
@@ -87,20 +88,24 @@ class Sweeper:
             if id in self._doomed:
                 self.start()
 
-    async def close(self) -> None:
-        """End the background, after one more try for each ticket."""
+    def stop(self) -> None:
+        """Leave what is condemned from now on to `close`."""
         with self._mutex:
             self._closing = True
+
+    async def close(self) -> None:
+        """End the background, after one more try for each ticket."""
+        self.stop()
         if self._alarm is not None:
             self._alarm.set()
         if self._task is not None:
             await self._task.join()
         for id in list(self._doomed):
             if not await self._drop(id):
-                break  # the engine does not answer: what is left there ends with its ttl
+                break  # the engine does not answer: the rest ends with its ttl
 
     def start(self) -> None:
-        """Begin to take out what is condemned."""
+        """Start taking out what is condemned."""
         with self._mutex:
             if self._closing:
                 return
@@ -126,7 +131,7 @@ class Sweeper:
                 await self._drop(id)
 
     async def _drop(self, id: str, *, timeout: float = REQUEST_TIMEOUT) -> bool:
-        """Try to take out a doomed ticket; False if the engine did not answer."""
+        """Try to take out a doomed ticket. False if the engine did not answer."""
         doomed = self._doomed.get(id)
         if doomed is None:
             return True
@@ -135,7 +140,7 @@ class Sweeper:
             done = await self._engine.leave(
                 doomed.ticket, timeout=timeout, departure=doomed.departure
             )
-        except Exception as error:  # even what no engine should raise must not end all sweeping
+        except Exception as error:  # even what no engine should raise must not end the sweeper
             answered = False
             if not isinstance(error, FencelockError):
                 log.warning("could not take out a ticket", exc_info=error)

@@ -1,6 +1,7 @@
 """Transactions: several locks, taken step by step, without deadlock.
 
-Whoever would wait in a circle gives up everything and is tried again. `policies` decides who that is.
+If transactions would wait for each other in a circle, one of them gives up everything and is tried again.
+`policies` decides which.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from fencelock.core.errors import DeadlockVictim, FencelockError, LeaseLost
 from fencelock.core.functions import is_async
 from fencelock.io.blocking import run
 from fencelock.primitives.blocks import Undo, undo_all
+from fencelock.primitives.context import Context
+from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.cycles import Detect
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding, release_all
-from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
 from fencelock.primitives.lock import BaseLock
 from fencelock.primitives.policies import Ordered, Policy, Timeout, WaitDie, choose
@@ -38,13 +40,13 @@ _KINDS: dict[str, type[Policy]] = {
 
 
 class BaseTransaction(Holding, Generic[L]):
-    """What a transaction is, in both worlds."""
+    """What a transaction is, blocking or not."""
 
     _lease: type[L]
 
     def __init__(
         self,
-        keeper: Keeper,
+        contexts: Contexts,
         make: Callable[[str, str], BaseLock[L]],
         *,
         policy: str,
@@ -54,33 +56,37 @@ class BaseTransaction(Holding, Generic[L]):
     ) -> None:
         if type(attempts) is not int or attempts < 1:
             raise ValueError(f"attempts must be a whole number, one or more, not {attempts!r}")
-        self._keeper = keeper
+        self._contexts = contexts
         self._make = make
         self._timeout = check_timeout(timeout)
         self._most = attempts
         self.patience = check_patience(patience)
         self.attempts = 1
-        """How often it was tried."""
+        """How often it was tried, this time included."""
         self.id = new_id()[:16]
         self.age = 0
-        """The fence of the first ticket it ever had; the lower, the older. 0: it has had none."""
+        """The fence of its first ticket: the lower, the older. 0 if it had no ticket yet."""
         self._leases: dict[str, L] = {}
         self._in_block = False
         self._until: float | None = None
-        self._backoff = Backoff(0.01, 1.0, keeper.io.random)
-        self._policy = choose(policy, self, keeper, _KINDS)
+        self._backoff: Backoff | None = None
+        self._policy = choose(policy, self, contexts, _KINDS)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}, attempt {self.attempts}: {list(self._leases)}>"
 
     @property
+    def _context(self) -> Context:
+        return self._contexts.here()
+
+    @property
     def stamp(self) -> Stamp:
-        """What the others know of this attempt."""
+        """What other transactions know of this attempt."""
         return Stamp(self.id, self.attempts, self.age)
 
     @property
     def names(self) -> list[str]:
-        """What it holds now, in the order in which it was taken."""
+        """The names that it holds now, in the order in which it took them."""
         return list(self._leases)
 
     async def _take(self, name: str, undo: list[Undo]) -> L:
@@ -88,28 +94,28 @@ class BaseTransaction(Holding, Generic[L]):
         lock = self._make(name, self.stamp.pack())
         if lock.name in self._leases:
             return self._leases[lock.name]
-        keeper = self._keeper
-        keeper.verify()
+        context = self._context
+        context.verify()
         self._policy.allow(lock.name, self.names)
-        caller = keeper.io.caller()
-        if (held := keeper.held_by(lock.name, caller)) is not None:
+        caller = context.io.caller()
+        if (held := context.held_by(lock.name, caller)) is not None:
             lock._refuse_to_wait_for(held.ticket.share)
-        kept = lock._new(caller, undo)
+        claim = lock._new(context, caller, undo)
         self._policy.undo = undo
-        left = self._left(keeper.io.now())
+        left = self._left(context.io.now())
         wounded: DeadlockVictim | None = None
         try:
             patience = self._policy.patience(left)
-            if not await obtain(keeper, kept, patience, self._policy.attend):
+            if not await obtain(claim, patience, self._policy.attend):
                 raise self._policy.impatient(await lock._timed_out(patience), patience < left)
         finally:
             if not self.age:
-                self.age = kept.fence
+                self.age = claim.fence
             wounded = await self._policy.settle()
         if wounded is not None:
             raise wounded
-        lease = self._leases[lock.name] = self._lease(keeper, kept)
-        undo.clear()  # it is the transaction's now
+        lease = self._leases[lock.name] = self._lease(claim)
+        undo.clear()  # the transaction is responsible now
         return lease
 
     def _left(self, now: float) -> float:
@@ -118,7 +124,7 @@ class BaseTransaction(Holding, Generic[L]):
         return max(0.0, self._until - now)
 
     async def _release(self) -> None:
-        """Give everything back, the last first."""
+        """Release everything, the last lock first."""
         try:
             await release_all(list(self._leases.values()))
         except BaseException:
@@ -132,17 +138,18 @@ class BaseTransaction(Holding, Generic[L]):
         self._leases.clear()
 
     def __del__(self) -> None:
-        # Interrupted in the very moment in which the `with` block was about to be left: as in `Blocks`.
+        # Interrupted when the `with` block was about to be left: as in `Blocks`.
         if self.__dict__.get("_in_block"):
             for lease in self._leases.values():
-                self._keeper.later(lease._give_up)
+                lease._context.soon(lease._give_up)
 
     async def _again(self, victim: DeadlockVictim) -> None:
-        """After it has given up everything: wait a moment, and be as old as before."""
+        """Wait a moment after it has given up everything. It stays as old as before."""
         if self.attempts >= self._most:
             victim.add_note(f"That was attempt {self.attempts}, and the last one.")
             raise victim
-        io = self._keeper.io
+        io = self._context.io
+        self._backoff = self._backoff or Backoff(0.01, 1.0, io.random)
         pause = self._backoff.next()
         if pause >= self._left(io.now()):
             raise victim
@@ -155,7 +162,7 @@ class BaseTransaction(Holding, Generic[L]):
 
 
 class Transaction(BaseTransaction[Lease], BlockingHolding):
-    """Locks that are taken one after the other and given back together."""
+    """Locks that are acquired one after the other and released together."""
 
     _lease = Lease
 
@@ -165,7 +172,7 @@ class Transaction(BaseTransaction[Lease], BlockingHolding):
         try:
             return run(self._take(name, undo))
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     def __enter__(self) -> Transaction:
@@ -173,7 +180,7 @@ class Transaction(BaseTransaction[Lease], BlockingHolding):
         return self
 
     def run(self, work: Callable[[Transaction], T]) -> T:
-        """Do the work in this transaction, again from the beginning each time it has to give way."""
+        """Do the work in this transaction. If it has to give way, start again from the beginning."""
         if is_async(work):
             raise TypeError("a coroutine function needs the transaction of an AsyncClient")
         self._check_idle()
@@ -192,7 +199,7 @@ class Transaction(BaseTransaction[Lease], BlockingHolding):
 
 
 class AsyncTransaction(BaseTransaction[AsyncLease], AsyncHolding):
-    """Locks that are taken one after the other and given back together."""
+    """Locks that are acquired one after the other and released together."""
 
     _lease = AsyncLease
     _cancels = False
@@ -204,11 +211,11 @@ class AsyncTransaction(BaseTransaction[AsyncLease], AsyncHolding):
         try:
             return await self._take(name, undo)
         except BaseException:
-            undo_all(self._keeper, undo)
+            undo_all(undo)
             raise
 
     async def run(self, work: Callable[[AsyncTransaction], Awaitable[T]]) -> T:
-        """Do the work in this transaction, again from the beginning each time it has to give way."""
+        """Do the work in this transaction. If it has to give way, start again from the beginning."""
         self._check_idle()
         while True:
             try:

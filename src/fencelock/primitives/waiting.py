@@ -9,235 +9,230 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.errors import EngineError, Unsupported
-from fencelock.core.ticket import ADMITTED, GONE, REFUSED, WAITING, Departure, Place, Standing
-from fencelock.primitives.keeper import RENEW_AT, Keeper
-from fencelock.primitives.kept import WITHDRAWN, Kept
+from fencelock.core.ticket import ADMITTED, REFUSED, Departure, Place, Standing
+from fencelock.primitives.claim import GRANTED, QUEUED, WITHDRAWN, Claim
+from fencelock.primitives.schedule import RENEW_AT
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
-LEAST_TIMEOUT = 0.25
-"""Seconds that a request gets at the least: a caller in a hurry still wants a true answer."""
+MIN_TIMEOUT = 0.25
+"""Minimum timeout of a request, in seconds. Even a caller with less time left gets a true answer."""
 
 
-Attend = Callable[[Kept], Awaitable[float]]
-"""Called with a ticket that waits, each time before it sleeps: says when to wake it at the latest, or
-raises, and then it is withdrawn."""
+Attend = Callable[[Claim], Awaitable[float]]
+"""Called with a waiting claim each time before it sleeps. Returns when to wake it at the latest, or raises:
+then the claim is withdrawn."""
 
 
 def new_id() -> str:
-    """A ticket's secret: whoever knows it can release the lock."""
+    """A ticket's secret: with it, the lock can be released."""
     # None are made in advance: a machine that is copied while it runs would use them twice.
     return os.urandom(16).hex()
 
 
-async def obtain(
-    keeper: Keeper,
-    kept: Kept,
-    timeout: float,
-    attend: Attend | None = None,
-) -> bool:
-    """Hold a lease within `timeout` seconds; if not, and on any error, nothing stays behind."""
-    now = keeper.io.now()
+async def obtain(claim: Claim, timeout: float, attend: Attend | None = None) -> bool:
+    """Hold the lease within `timeout` seconds. If that fails, nothing stays behind."""
+    context = claim.context
+    now = context.io.now()
     limit = now + timeout
+    id = claim.ticket.id
     try:
-        keeper.entering[kept.ticket.id] = kept
-        if keeper.closing:  # it waits for those that it has seen entering
-            keeper.verify()
-        place = await _look(keeper, kept, now, limit, if_free=timeout == 0)
+        context.entering[id] = claim
+        if context.closing:  # `close` waits for the claims that it sees entering
+            context.verify()
+        place = await _look(claim, now, limit, if_free=timeout == 0)
         if place is REFUSED:
-            if kept.unanswered:  # an earlier request may still come and find it free
-                keeper.sweeper.doom(kept)
-            kept.reason = WITHDRAWN
+            if claim.unanswered:  # an earlier request may still arrive and find the name free
+                context.sweeper.doom(claim)
+            claim.ended(WITHDRAWN)
             return False
-        if place is not ADMITTED or kept.answered >= kept.deadline:
-            if not await _wait(keeper, kept, place, limit, attend):
-                await withdraw(keeper, kept, LEAST_TIMEOUT)
+        if place is not ADMITTED or claim.answered_at >= claim.deadline:
+            if not await _wait(claim, limit, attend):
+                await withdraw(claim, MIN_TIMEOUT)
                 return False
-            keeper.verify()  # closed while we waited? or forked, in a signal handler?
-            kept.answered = keeper.io.now()  # what was asked before may still be answered "waiting"
-            keeper.engine.unpark(kept.ticket)
-        elif kept.unanswered:
-            keeper.engine.unpark(kept.ticket)
-        kept.admitted = True
-        keeper.keep(kept)
+            context.verify()  # closed while we waited? or forked, in a signal handler?
+            context.engine.unpark(claim.ticket)
+            context.hold(claim, context.io.now())
+        else:
+            if claim.unanswered:
+                context.engine.unpark(claim.ticket)
+            context.hold(claim, claim.answered_at)
     except EngineError:
-        await withdraw(keeper, kept, 0.0)  # it does not answer: don't let the caller wait for that
+        await withdraw(claim, 0.0)  # the engine does not answer: don't let the caller wait for that
         raise
     except BaseException:  # also a cancellation or a KeyboardInterrupt: the ticket may have arrived
-        await withdraw(keeper, kept, REQUEST_TIMEOUT)
+        await withdraw(claim, REQUEST_TIMEOUT)
         raise
     finally:
-        if kept.ticket.id in keeper.entering:
-            del keeper.entering[kept.ticket.id]
+        if id in context.entering:
+            del context.entering[id]
     return True
 
 
-async def obtain_free(keeper: Keeper, wanted: Sequence[Kept]) -> int:
-    """Hold those that are free, up to the first that is not, and say how many. It gives up the others."""
+async def obtain_free(claims: Sequence[Claim]) -> int:
+    """Hold the leases that are free, up to the first that is not. Returns how many; gives up the others."""
+    context = claims[0].context
     try:
-        for kept in wanted:
-            keeper.entering[kept.ticket.id] = kept
-        keeper.verify()
-        return await _obtain_free(keeper, wanted)
+        for claim in claims:
+            context.entering[claim.ticket.id] = claim
+        context.verify()
+        return await _obtain_free(claims)
     except BaseException:
-        if keeper.closing:  # soon there will be nobody left to do it in the background
-            for kept in wanted:
-                await withdraw(keeper, kept, LEAST_TIMEOUT)
+        if context.closing:  # soon nobody will be left to do it in the background
+            for claim in claims:
+                await withdraw(claim, MIN_TIMEOUT)
         raise
     finally:
-        for kept in wanted:
-            keeper.entering.pop(kept.ticket.id, None)
+        for claim in claims:
+            context.entering.pop(claim.ticket.id, None)
 
 
-async def _obtain_free(keeper: Keeper, wanted: Sequence[Kept]) -> int:
-    io = keeper.io
+async def _obtain_free(claims: Sequence[Claim]) -> int:
+    context, io = claims[0].context, claims[0].context.io
     until = io.now() + REQUEST_TIMEOUT
     try:
-        sent, standings = await _enter_free(keeper, wanted, REQUEST_TIMEOUT)
-    except EngineError:  # once more, as in `_look`; which of them were applied is not known
+        sent, standings = await _enter_free(claims, REQUEST_TIMEOUT)
+    except EngineError:  # once more, as in `_look`; some of them may have been applied
         left = until - io.now()
         if left <= 0:
             raise
-        sent, standings = await _enter_free(keeper, wanted, left)
-    for kept, standing in zip(wanted, standings, strict=True):
-        kept.unanswered -= 1
-        kept.learn(standing, sent, io.now())
+        sent, standings = await _enter_free(claims, left)
+    for claim, standing in zip(claims, standings, strict=True):
+        claim.answered(standing, sent, io.now(), joining=True)
     now = io.now()
     free = list(
-        itertools.takewhile(lambda kept: kept.place is ADMITTED and now < kept.deadline, wanted)
+        itertools.takewhile(lambda claim: claim.state is GRANTED and now < claim.deadline, claims)
     )
-    for kept in free:
-        kept.admitted, kept.answered = True, now
-        keeper.keep(kept)
-    for kept in wanted[len(free) :]:
-        if kept.unanswered or kept.place is ADMITTED:
-            await withdraw(keeper, kept, LEAST_TIMEOUT)
+    for claim in free:
+        context.hold(claim, now)
+    for claim in claims[len(free) :]:
+        if claim.unanswered or claim.state is GRANTED:
+            await withdraw(claim, MIN_TIMEOUT)
         else:
-            kept.reason = WITHDRAWN
+            claim.ended(WITHDRAWN)
     return len(free)
 
 
-async def stand(keeper: Keeper, kept: Kept) -> None:
-    """Join a queue and stay in it, whatever comes of it, until `withdraw`."""
+async def stand(claim: Claim) -> None:
+    """Join a queue and stay in it, admitted or not, until `withdraw`."""
+    context = claim.context
     try:
-        await _look(keeper, kept, keeper.io.now(), math.inf)
-        keeper.engine.unpark(kept.ticket)
-        keeper.keep(kept)
+        await _look(claim, context.io.now(), math.inf)
+        context.engine.unpark(claim.ticket)
+        context.keep(claim)
     except BaseException:
-        await withdraw(keeper, kept, 0.0)
+        await withdraw(claim, 0.0)
         raise
 
 
-async def _enter_free(
-    keeper: Keeper, wanted: Sequence[Kept], timeout: float
-) -> tuple[float, list[Standing]]:
-    """When they were asked for, and the answers."""
+async def _enter_free(claims: Sequence[Claim], timeout: float) -> tuple[float, list[Standing]]:
+    """When the request was sent, and the answers."""
+    context = claims[0].context
     while True:
-        for kept in wanted:
-            kept.unanswered += 1
-        tickets = [kept.ticket for kept in wanted]
-        sent = keeper.io.now()
+        for claim in claims:
+            claim.asked()
+        tickets = [claim.ticket for claim in claims]
+        sent = context.io.now()
         try:
-            return sent, await keeper.engine.enter_free(tickets, timeout=timeout)
+            return sent, await context.engine.enter_free(tickets, timeout=timeout)
         except Unsupported as error:
-            if not _shortened(wanted, error):
+            if not _shortened(claims, error):
                 raise
 
 
-def _shortened(wanted: Sequence[Kept], error: Unsupported) -> bool:
-    """Make do with the longest ttl there is; False if another one was asked for, or it is not about that."""
+def _shortened(claims: Sequence[Claim], error: Unsupported) -> bool:
+    """Use the longest ttl there is. False if the caller asked for another one, or the error is about
+    something else."""
     longest = error.longest_ttl
     if longest is None:
         return False
-    # This one was not applied, and those behind it were not asked for; those before it were, perhaps.
-    for kept in itertools.dropwhile(lambda kept: kept.ticket.name != error.name, wanted):
-        kept.unanswered -= 1
-    return sum(kept.shorten(longest) for kept in wanted) > 0
+    # The request for this claim was not applied, and those behind it were not sent. Those before it may have
+    # been.
+    for claim in itertools.dropwhile(lambda claim: claim.ticket.name != error.name, claims):
+        claim.not_applied()
+    return sum(claim.shorten(longest) for claim in claims) > 0
 
 
-async def _wait(
-    keeper: Keeper, kept: Kept, place: Place, limit: float, attend: Attend | None
-) -> bool:
+async def _wait(claim: Claim, limit: float, attend: Attend | None) -> bool:
     """Sleep in the queue until the ticket is admitted (True) or `limit` has come (False)."""
-    io, engine, ticket = keeper.io, keeper.engine, kept.ticket
+    context = claim.context
+    io, engine, ticket = context.io, context.engine, claim.ticket
     backoff: Backoff | None = None
     failing_since = math.inf
-    keeper.keep(kept)  # waiting tickets are renewed too, or the queue would forget them
-    keeper.entering.pop(ticket.id, None)
+    context.keep(claim)  # waiting tickets are renewed too, or the queue would forget them
+    context.entering.pop(ticket.id, None)
     while (now := io.now()) < limit:
-        if keeper.closing or not keeper.here:  # while we slept
-            keeper.verify()
-        # A push normally ends the sleep. If it is lost, the keeper's renewals still bring news,
-        # and when the one ahead should have expired it is worth asking.
-        until = min(limit, kept.recheck_at, now + ticket.ttl * RENEW_AT)
+        if context.closing or context.foreign:  # while we slept
+            context.verify()
+        # Normally a push ends the sleep. If it is lost, the keeper's renewals still bring news, and it is
+        # worth asking when the ticket ahead should have expired.
+        until = min(limit, claim.recheck_at, now + ticket.ttl * RENEW_AT)
         try:
-            if place is not WAITING or kept.place is not WAITING:
+            if claim.state is not QUEUED:
                 # Not in the queue any more, or admitted so long ago that it may be over already.
-                place = await _look(keeper, kept, now, limit)
+                await _look(claim, now, limit)
             else:
                 if attend is not None:
-                    until = min(until, await attend(kept))
+                    until = min(until, await attend(claim))
                 standing = await engine.park(ticket, until)
-                if standing is not None and standing.fence == kept.fence:
-                    kept.place, kept.abandoned = standing.place, standing.abandoned
-                    kept.recheck_at = io.now() + standing.recheck
-                elif not until <= io.now() < kept.recheck_at:
-                    place = GONE  # not known any more
+                now = io.now()
+                if not claim.woken(standing, now) and not until <= now < claim.recheck_at:
+                    claim.doubted()
             backoff, failing_since = None, math.inf
         except EngineError:
-            # The queue survives a short absence of the engine, but no ticket outlives its ttl. It counts
-            # from the first failure, not from the last answer: it may be us who was away, for long.
+            # The queue survives a short absence of the engine, but no ticket outlives its ttl. That counts
+            # from the first failure, not from the last answer: perhaps this process was stopped for long.
             failing_since = min(failing_since, io.now())
             if io.now() - failing_since >= ticket.ttl:
                 raise
             backoff = backoff or Backoff(0.01, 0.25, io.random)
             await io.event().wait(min(backoff.next(), max(0.0, limit - io.now())))
-            place = GONE
-        if kept.place is ADMITTED and io.now() < kept.deadline:
+            claim.doubted()
+        if claim.state is GRANTED and io.now() < claim.deadline:
             return True
     return False
 
 
-async def _look(
-    keeper: Keeper, kept: Kept, sent: float, limit: float, *, if_free: bool = False
-) -> Place:
-    """Ask now where the ticket stands; joins the queue if it is not in it (any more)."""
-    io, engine, ticket = keeper.io, keeper.engine, kept.ticket
+async def _look(claim: Claim, sent: float, limit: float, *, if_free: bool = False) -> Place:
+    """Ask where the ticket stands. It joins the queue if it is not in it (any more)."""
+    context, ticket = claim.context, claim.ticket
     timeout = REQUEST_TIMEOUT
     if not if_free and limit - sent < timeout:
-        timeout = max(limit - sent, LEAST_TIMEOUT)
+        timeout = max(limit - sent, MIN_TIMEOUT)
     until, again = sent + timeout, False
     while True:
-        kept.unanswered += 1
+        claim.asked()
         try:
-            standing = await engine.enter(ticket, if_free=if_free, timeout=timeout)
+            standing = await context.engine.enter(ticket, if_free=if_free, timeout=timeout)
         except EngineError as error:
-            kept.unanswered -= error.outcome == "not applied"
-            if kept.unanswered:  # this one was not, but an earlier one may have been
+            if error.outcome == "not applied":
+                claim.not_applied()
+            if claim.unanswered:  # this request was not applied, but an earlier one may have been
                 error.outcome = "unknown"
-            # Once more with the same id: it may be a connection that was cut while it lay idle, and
-            # if the first request did arrive, this one gets its answer. But not if that one hung.
-            sent = io.now()
+            # Once more with the same id: perhaps the connection was cut while it was idle. If the first
+            # request did arrive, this one gets its answer. But not if the first one hung.
+            sent = context.io.now()
             if again or sent >= until:
                 raise
             timeout, again = until - sent, True
         except Unsupported as error:
-            if not _shortened([kept], error):
+            if not _shortened([claim], error):
                 raise
-            ticket, sent = kept.ticket, io.now()
+            ticket, sent = claim.ticket, context.io.now()
         else:
-            kept.unanswered -= 1
-            kept.learn(standing, sent, io.now())
+            claim.answered(standing, sent, context.io.now(), True)
             return standing.place
 
 
-async def withdraw(keeper: Keeper, kept: Kept, patience: float) -> None:
-    """Give up a ticket under which nobody has worked; waits so long for the engine to confirm it."""
-    if not keeper.here:  # a forked child: it is its parent's
-        kept.reason = WITHDRAWN
+async def withdraw(claim: Claim, patience: float) -> None:
+    """Give up a ticket under which nobody has worked. Waits `patience` seconds for the engine to confirm
+    it."""
+    context = claim.context
+    if context.foreign:  # a forked child: the ticket is the parent's
+        claim.ended(WITHDRAWN)
         return
-    # First of all, so that neither a second cancellation nor an interruption can lose it.
-    keeper.sweeper.condemn(kept, Departure.WITHDRAWN, patience)
-    kept.reason = WITHDRAWN
-    keeper.forget(kept)
-    keeper.engine.unpark(kept.ticket)
-    await keeper.sweeper.discard(kept, patience)
+    # The sweeper comes first, so that neither a second cancellation nor an interruption can lose the ticket.
+    context.sweeper.condemn(claim, Departure.WITHDRAWN, patience)
+    claim.ended(WITHDRAWN)
+    context.forget(claim)
+    context.engine.unpark(claim.ticket)
+    await context.sweeper.discard(claim, patience)

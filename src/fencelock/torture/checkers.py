@@ -11,10 +11,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from fencelock.primitives.keeper import RENEW_AT
-from fencelock.primitives.kept import EVICTED
+from fencelock.primitives.claim import EVICTED
+from fencelock.primitives.schedule import RENEW_AT
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
-from fencelock.primitives.waiting import LEAST_TIMEOUT
+from fencelock.primitives.waiting import MIN_TIMEOUT
 from fencelock.torture.history import Attempt, Grant, History, Place
 from fencelock.torture.storage import GuardedCounters
 
@@ -226,7 +226,7 @@ def within_budget(history: History, counters: GuardedCounters) -> Iterator[str]:
         if attempt.timeout == 0.0:
             budget = REQUEST_TIMEOUT  # one request, but a true answer
         # The last look, the clean-up and the question who holds it may all hang.
-        allowed = _HANDOFF if attempt.started > history.settled_at else 3 * LEAST_TIMEOUT
+        allowed = _HANDOFF if attempt.started > history.settled_at else 3 * MIN_TIMEOUT
         allowed += sum(end - start for start, end in history.pauses.get(attempt.io.name, ()))
         over = attempt.got - attempt.started - budget / attempt.io.rate - allowed
         if over > _PROMPT:

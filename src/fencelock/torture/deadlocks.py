@@ -15,7 +15,8 @@ from typing import Any
 from fencelock.core.deadlock import POLICIES
 from fencelock.core.ticket import Owner
 from fencelock.io.simulated import START, SimulatedIO, SimulatedTask, World
-from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.context import Context
+from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lock import AsyncLock
 from fencelock.primitives.transaction import AsyncTransaction
 from fencelock.torture.network import Faults, FaultyEngine, Network, Server
@@ -79,22 +80,24 @@ class Deadlocks:
     def _start(self, number: int) -> SimulatedTask:
         io = self.world.process(f"p{number}")
         engine = FaultyEngine(self.network, io)
-        return io.spawn(self._live(io, Keeper(engine, io), number), f"transaction {number}")
+        return io.spawn(self._live(io, Context(engine, io), number), f"transaction {number}")
 
-    async def _live(self, io: SimulatedIO, keeper: Keeper, number: int) -> None:
+    async def _live(self, io: SimulatedIO, context: Context, number: int) -> None:
         await io.sleep(self.random.random() * 0.05)
         wanted = self.random.sample(range(NAMES), self.random.randint(2, 4))
         if self.policy == "ordered":
             wanted.sort()
 
-        def make(name: str, note: str) -> AsyncLock:
-            owner = Owner(io.name, number, f"t{number}", note)
+        contexts = Contexts(lambda: context)
+
+        def make(name: str, data: str) -> AsyncLock:
+            owner = Owner(io.name, context.pid, f"t{number}", data)
             return AsyncLock(
-                keeper, name, ttl=TTL, timeout=None, owner=owner, reentrant=False, on_lost=None
+                contexts, name, ttl=TTL, timeout=None, owner=owner, reentrant=False, on_lost=None
             )
 
         transaction = AsyncTransaction(
-            keeper, make, policy=self.policy, timeout=None, attempts=100_000, patience=0.05
+            contexts, make, policy=self.policy, timeout=None, attempts=100_000, patience=0.05
         )
         if self._change is not None:
             self._change(transaction)
@@ -117,7 +120,7 @@ class Deadlocks:
         self._given_way += transaction.attempts - 1
         self._finished += 1
         self._ended = self.world.time
-        await keeper.close()
+        await context.close()
 
 
 def run_many(policy: str, seeds: range, change: Change | None = None) -> list[Verdict]:

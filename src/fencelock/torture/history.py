@@ -142,7 +142,7 @@ class History:
         if grant is None:  # before its caller even had it in hand
             return
         grant.told = min(grant.told, self.world.time)
-        grant.reason = lease._kept.reason or ""
+        grant.reason = lease._claim.reason or ""
         self.world.log(grant.attempt.io.name, f"{grant.attempt.label} lost: {grant.reason}")
 
     def releasing(self, grant: Grant) -> None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fencelock.io.simulated import START, World
-from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.context import Context
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.torture.checkers import violations
 from fencelock.torture.history import History
@@ -61,9 +61,9 @@ def replay_command(seed: int) -> str:
 
 
 class Simulation:
-    """One world, made from a seed. Subclasses can plant bugs by other keepers and workers."""
+    """One world, made from a seed. Subclasses can plant bugs by other contexts and workers."""
 
-    keeper: type[Keeper] = Keeper
+    context: type[Context] = Context
     worker: type[Worker] = Worker
 
     def __init__(self, seed: int) -> None:
@@ -105,7 +105,7 @@ class Simulation:
     def _home(self, number: int) -> Home:
         io = self.world.process(f"p{number}")
         engine = FaultyEngine(self.network, io)
-        return Home(io, engine, self.keeper(engine, io))
+        return Home(io, engine, self.context(engine, io))
 
     async def _live(self, home: Home) -> None:
         """The main program of a process: its workers, then perhaps an orderly end."""
@@ -120,7 +120,7 @@ class Simulation:
 
     async def _end(self, home: Home) -> None:
         self.world.log(home.io.name, "closes")
-        await home.keeper.close()
+        await home.context.close()
         self.history.counts["clients closed"] += 1
         self.history.closed.setdefault(home.io.name, self.world.time)
 
@@ -215,10 +215,10 @@ class Simulation:
         for home in self.homes:
             if home.io.crashed:
                 continue
-            name, keeper = home.io.name, home.keeper
+            name, context = home.io.name, home.context
             leftovers += [f"the task {task!r} is left" for task in home.io.tasks]
-            if not keeper.idle or (keeper.sweeper and not keeper.closing):
-                leftovers.append(f"the keeper of {name} still keeps something")
+            if not context.idle or (context.sweeper and not context.closing):
+                leftovers.append(f"{name} still holds or renews something")
             if home.engine.parked:
                 leftovers.append(f"{name} still has {len(home.engine.parked)} parked tickets")
 

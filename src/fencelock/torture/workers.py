@@ -13,7 +13,8 @@ from fencelock.core.errors import (
 )
 from fencelock.core.ticket import Owner
 from fencelock.io.simulated import Cancelled, SimulatedIO, SimulatedTask, World
-from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.context import Context
+from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lease import AsyncLease
 from fencelock.primitives.lock import AsyncLock
 from fencelock.torture.history import Attempt, Grant, History
@@ -27,10 +28,11 @@ TTLS = (0.5, 1.0, 2.0, 5.0)
 class Home:
     """A process with a client in it: what `AsyncClient` is made of, on the simulated io."""
 
-    def __init__(self, io: SimulatedIO, engine: FaultyEngine, keeper: Keeper) -> None:
+    def __init__(self, io: SimulatedIO, engine: FaultyEngine, context: Context) -> None:
         self.io = io
         self.engine = engine
-        self.keeper = keeper
+        self.context = context
+        self.contexts = Contexts(lambda: context)
 
 
 class Worker:
@@ -52,10 +54,10 @@ class Worker:
     async def run(self, later_attempts: int) -> None:
         """Work through the faults, then once more for certain, then in peace."""
         history, world = self.history, self.world
-        while world.time < history.calm_at and not self.home.keeper.closing:
+        while world.time < history.calm_at and not self.home.context.closing:
             await self._attempt(self._patience(), cancel=0.25)
             await self.io.sleep(self.random.random() * 0.3)
-        if self.home.keeper.closing:
+        if self.home.context.closing:
             return
         await self._attempt(None, cancel=0.0, last=True)
         await self.io.sleep(max(0.0, history.settled_at - world.time) * self.io.rate)
@@ -93,7 +95,7 @@ class Worker:
                 return "lost"
             case EngineError():
                 return "engine error"
-            case FencelockError() if self.home.keeper.closing:
+            case FencelockError() if self.home.context.closing:
                 return "closed"
             case error:
                 self.world.failures.append((task, error))
@@ -107,7 +109,7 @@ class Worker:
             self.history.lost(grants[0] if grants else None, lease)
 
         lock = AsyncLock(
-            self.home.keeper,
+            self.home.contexts,
             attempt.name,
             ttl=attempt.ttl,
             timeout=timeout,

@@ -78,7 +78,7 @@ async def test_a_frozen_server_is_left_within_about_a_second(
         start = time.monotonic()
         second = await cell.run(lambda: client.lock(cell.name + ":2").acquire())
         assert time.monotonic() - start >= 0.9, "it was asked first"
-        assert member.address != client._engine._cluster.node.address
+        assert member.address != client._context.engine._cluster.node.address
         for _ in range(5):  # and not asked again
             await cell.run(lambda: client.inspect(cell.name))
         await cell.run(first.release)

@@ -81,9 +81,9 @@ def test_an_interrupted_client_goes_on(etcd_url: str) -> None:
 
     with fencelock.Client(etcd_url) as client, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a coroutine was not awaited
-        assert isinstance(client._engine, EtcdEngine)
+        assert isinstance(client._context.engine, EtcdEngine)
         for moment in count():
-            client._engine._queues.leases._leases.clear()  # so that it is granted one
+            client._context.engine._queues.leases._leases.clear()  # so that it is granted one
             hit = interrupted(moment, use, "fencelock/engines/etcd")
             with client.lock(name, ttl=5, timeout=PATIENCE):
                 pass
@@ -99,8 +99,8 @@ def test_a_client_is_closed_whatever_has_become_of_grpc(
     client = fencelock.Client(etcd_url)
     with client.lock(f"closed:{new_id()}"):
         pass
-    assert isinstance(client._engine, EtcdEngine)
-    channel = client._engine._cluster.node.open()
+    assert isinstance(client._context.engine, EtcdEngine)
+    channel = client._context.engine._cluster.node.open()
     with channel._connectivity_state.lock:  # as if somebody had been interrupted there
         thread = threading.Thread(target=client.close, daemon=True)
         thread.start()

@@ -182,7 +182,7 @@ async def test_a_dead_process_that_nobody_watched_is_gone_with_its_lease(
 
 
 async def test_an_abandoned_name_stays_so_until_someone_releases(cell: Cell) -> None:
-    engine = cell.client()._engine
+    engine = cell.client()._context.engine
 
     async def on(coroutine: Any) -> Any:
         return await cell.run(lambda: run(coroutine) if cell.face == "sync" else coroutine)

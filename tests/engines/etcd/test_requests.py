@@ -157,7 +157,7 @@ async def test_a_client_that_waits_no_more_keeps_no_stream(
     await cell.run(lease.release)
     second = await waiter
     await soon(lambda: seeing.watchers(etcd_cluster) == 0, "the watches to be gone")
-    await soon(lambda: client._engine._watches._task is None, "the stream to be closed")
+    await soon(lambda: client._context.engine._watches._task is None, "the stream to be closed")
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, other, 1)
     await cell.run(second.release)
@@ -173,7 +173,7 @@ async def test_to_make_sure_asks_one_server_unless_that_knows_less(
     lease = await cell.run(lambda: other.lock(cell.name).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await soon(lambda: _listening(client, 1), "the waiter")
-    queues, asked, revisions = client._engine._queues, [], []
+    queues, asked, revisions = client._context.engine._queues, [], []
     ask = queues.ask
 
     async def note(request: TxnRequest, until: float, *, repeatable: bool = False) -> TxnResponse:
@@ -199,7 +199,7 @@ def _events(cluster: EtcdCluster) -> float:
 
 def _listening(client: Any, count: int) -> bool:
     """Whether so many wait for news, and don't just look whether they missed some."""
-    watchers = [seat.watcher for seat in client._engine._queues.seats.values()]
+    watchers = [seat.watcher for seat in client._context.engine._queues.seats.values()]
     ready = [one for one in watchers if one is not None and not one.deaf and not one.over]
     return len(ready) == count
 

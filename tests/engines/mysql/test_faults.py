@@ -135,7 +135,7 @@ async def test_a_lock_wait_timeout_leaves_no_transaction_open(
 ) -> None:
     """After error 1205 MySQL keeps the transaction open."""
     client = cell.client()
-    engine = client._engine
+    engine = client._context.engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 60.0, Owner("host", 1)) for n in range(2)]
     for one in tickets:
         await act(cell, engine.enter(one, if_free=False, timeout=30))
@@ -156,7 +156,7 @@ async def test_killed_in_the_middle_leaves_no_transaction_open(
 ) -> None:
     """No handler of a procedure is called for KILL QUERY: it can't roll back."""
     client = cell.client()
-    engine = client._engine
+    engine = client._context.engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 60.0, Owner("host", 1)) for n in range(2)]
     for one in tickets:
         await act(cell, engine.enter(one, if_free=False, timeout=30))
@@ -209,7 +209,7 @@ async def test_a_lease_begins_when_the_row_is_ours(cell: Cell, server: MysqlServ
 async def test_a_deadlock_is_tried_again(cell: Cell, server: MysqlServer) -> None:
     """Somebody locks our rows in another order; the server chooses the one that has changed less."""
     client = cell.client()
-    engine = client._engine
+    engine = client._context.engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(2)]
     for one in tickets:
         standing = await act(cell, engine.enter(one, if_free=False, timeout=30))
@@ -232,7 +232,7 @@ async def test_a_deadlock_is_tried_again(cell: Cell, server: MysqlServer) -> Non
 
 async def test_renewals_in_any_order_do_not_deadlock(cell: Cell, server: MysqlServer) -> None:
     client = cell.client()
-    engine = client._engine
+    engine = client._context.engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(50)]
     for one in tickets:
         await act(cell, engine.enter(one, if_free=False, timeout=30))

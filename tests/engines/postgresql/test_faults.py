@@ -171,7 +171,7 @@ async def take_turns(cell: Cell, count: int = 6) -> None:
 async def test_a_deadlock_is_tried_again(cell: Cell, server: PostgresqlServer) -> None:
     """Somebody locks our rows in another order; the server may choose us as its victim."""
     client = cell.client()
-    engine = client._engine
+    engine = client._context.engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(2)]
     for one in tickets:
         standing = await act(cell, engine.enter(one, if_free=False, timeout=30))
@@ -189,7 +189,7 @@ async def test_a_deadlock_is_tried_again(cell: Cell, server: PostgresqlServer) -
 
 async def test_renewals_in_any_order_do_not_deadlock(cell: Cell, server: PostgresqlServer) -> None:
     client = cell.client()
-    engine = client._engine
+    engine = client._context.engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(50)]
     for one in tickets:
         await act(cell, engine.enter(one, if_free=False, timeout=30))
@@ -212,7 +212,7 @@ def deadlocks(server: PostgresqlServer) -> int:
 
 
 async def test_renewals_of_odd_names(cell: Cell) -> None:
-    engine = cell.client()._engine
+    engine = cell.client()._context.engine
     odd = ('"', "\\", '\\"', ",", "{", "}", "NULL", "'", " ", "%s", "$1")
     tickets = [Ticket(cell.name + name, new_id(), 30.0, Owner("host", 1, name)) for name in odd]
     for one in tickets:

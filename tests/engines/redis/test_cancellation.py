@@ -127,7 +127,7 @@ async def test_cancelled_while_parked(server: RedisServer) -> None:
         lease = await within(survivor)
         assert tickets(server, "x") == [lease.id]
         assert len(links(server)) == 1
-        (link,) = [client._engine._topology.only._link]  # type: ignore[attr-defined]
+        (link,) = [client._context.engine._topology.only._link]  # type: ignore[attr-defined]
         await lease.release()
         assert (link._woken, link._news) == ({}, {}), "nothing is kept"
         await soon(lambda: not link._requests, "the last answer")  # the keeper may just be asking

@@ -136,10 +136,10 @@ async def test_one_master_is_down(
     fault(broken)
     for lease in theirs:
         await lost(lease)
-    deadlines = [lease._kept.deadline for lease in others]
+    deadlines = [lease._claim.deadline for lease in others]
     await soon(
         lambda: all(
-            lease._kept.deadline > before for lease, before in zip(others, deadlines, strict=True)
+            lease._claim.deadline > before for lease, before in zip(others, deadlines, strict=True)
         ),
         "the others to be renewed after that",
     )
@@ -161,7 +161,7 @@ async def test_a_slot_moves(own_cluster: ClusterSet, open_cell: OpenCell) -> Non
     target = next(node for node in own_cluster.nodes if node is not source)
     places = tickets(source, name)
 
-    engine, ticket = client._engine, lease._kept.ticket
+    engine, ticket = client._context.engine, lease._claim.ticket
     assert await act(cell, engine.remember(ticket, "noted", keep=60, timeout=30))
     await asyncio.to_thread(_move, own_cluster, name, source, target)
     assert await act(cell, engine.recall(name, timeout=30)) == "noted"

@@ -117,10 +117,10 @@ async def test_renew_in_the_background(
 ) -> None:
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=6).acquire())
-    fence, deadline = lease.fence, lease._kept.deadline
+    fence, deadline = lease.fence, lease._claim.deadline
     cut = proxy.cut_after_request(*cuts)
     await soon(cut.is_set, "the renewals")
-    await soon(lambda: lease._kept.deadline > deadline, "one that is answered")
+    await soon(lambda: lease._claim.deadline > deadline, "one that is answered")
     await held(lease)
     assert lease.fence == fence
     assert tickets(server, cell.name) == [lease.id]

@@ -35,11 +35,11 @@ class Renewed:
 
     def __init__(self, leases: list[Any]) -> None:
         self._leases = leases
-        self._deadlines = [lease._kept.deadline for lease in leases]
+        self._deadlines = [lease._claim.deadline for lease in leases]
 
     def __call__(self) -> bool:
         pairs = zip(self._leases, self._deadlines, strict=True)
-        return all(lease._kept.deadline > before for lease, before in pairs)
+        return all(lease._claim.deadline > before for lease, before in pairs)
 
 
 async def test_1000_tasks_on_1000_names_share_one_connection(server: RedisServer) -> None:

@@ -100,7 +100,7 @@ async def test_the_wake_up_is_damaged(
 async def test_waiters_that_leave_are_not_missed(server: RedisServer, open_cell: OpenCell) -> None:
     """The one ahead leaves, so that the one behind has to mind somebody else's expiry."""
     cell = open_cell(server.url)
-    client, engine = cell.client(), cell.client()._engine
+    client, engine = cell.client(), cell.client()._context.engine
     ahead, between = (Ticket(cell.name, new_id(), ttl, Owner("dead", 1)) for ttl in (5.0, 300.0))
     for one in (ahead, between):
         await cell.run(partial(enter, cell, engine, one))  # will never be renewed

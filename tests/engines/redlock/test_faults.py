@@ -145,7 +145,7 @@ async def test_a_frozen_node_is_asked_once_then_avoided_then_back(
     client = cell.client()
     frozen = nodes.nodes[2]
     await connected(cell, client)
-    member = client._engine._members.all[2]
+    member = client._context.engine._members.all[2]
     frozen.freeze()
     await soon(lambda: _noticed(cell, client, member), "the node to be avoided")
     start = clock.now()
@@ -373,7 +373,7 @@ async def test_a_new_set_begins_though_one_is_slow(nodes: RedlockSet, open_cell:
     client = cell.client()
     nodes.nodes[4].freeze()
     first = cell.actor().start(lambda: client.lock(cell.name).acquire())
-    member = client._engine._members.all[4]
+    member = client._context.engine._members.all[4]
     await soon(lambda: member.failure, "the node to be missed")
     nodes.nodes[4].thaw()
     await cell.run((await first).release)

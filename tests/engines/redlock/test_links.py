@@ -24,7 +24,7 @@ async def test_what_nobody_has_read_yet_is_not_silence(
         await connected(cell, client)
         await asyncio.sleep(1.2)  # longer than the node timeout
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
-    assert [member.failure for member in client._engine._members.all] == [None] * 5
+    assert [member.failure for member in client._context.engine._members.all] == [None] * 5
     await soon(lambda: holders(nodes.nodes, cell.name) == [lease.id] * 5, "all votes")
 
 

@@ -129,7 +129,7 @@ def test_names_are_hashed() -> None:
 
 
 async def test_how_a_holder_departs(cell: Cell) -> None:
-    engine = cell.client()._engine
+    engine = cell.client()._context.engine
 
     async def enter() -> tuple[Ticket, Any]:
         one = Ticket(cell.name, new_id(), 30.0, Owner("host", 1))
@@ -172,8 +172,8 @@ async def test_sessions_are_counted_right(cell: Cell, witness: Witness) -> None:
     (session,) = witness.holding()
     witness.end(session)
     assert await cell.run(lambda: heir.lost.wait(PATIENCE))
-    pool = client._engine._pool
-    await soon(lambda: not client._keeper.sweeper._doomed, "the lost ticket to be taken out")
+    pool = client._context.engine._pool
+    await soon(lambda: not client._context.sweeper._doomed, "the lost ticket to be taken out")
     await soon(lambda: pool._open == len(pool._idle), "every connection to be accounted for")
 
 
@@ -181,7 +181,7 @@ async def test_closed_while_somebody_joins(
     cell: Cell, witness: Witness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lock was granted, but nobody is there any more to keep it."""
-    engine = cell.client()._engine
+    engine = cell.client()._context.engine
     sent = engine._sent
 
     async def close_then(*request: Any) -> Any:

@@ -104,7 +104,7 @@ async def test_nobody_listens_for_nobody(
         await soon(lambda: len(database.listening()) == 1, "the listener")
         await cell.run(lease.release)
         await cell.run((await waiter).release)
-        await soon(lambda: client._engine._ears._task is None, "the listener to retire")
+        await soon(lambda: client._context.engine._ears._task is None, "the listener to retire")
         await soon(lambda: database.listening() == [], "the listener to hang up")
 
 

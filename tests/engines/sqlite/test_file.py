@@ -80,7 +80,7 @@ def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path, undisput
         lease = client.lock("x").acquire()
         if not undisputed:
             client.inspect("x")
-        engine, ticket = client._engine, lease._kept.ticket
+        engine, ticket = client._context.engine, lease._claim.ticket
         size = os.stat(f"{folder}/locks.db-wal").st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
         try:
@@ -154,14 +154,14 @@ def test_a_file_that_was_removed_is_not_used_any_more(path: Path, client: fencel
 
 def test_asked_in_the_middle_of_a_transaction(client: fencelock.Client) -> None:
     """By a signal handler or a finalizer: refused at once, and the transaction goes on."""
-    file = client._engine._file  # type: ignore[attr-defined]
+    file = client._context.engine._file  # type: ignore[attr-defined]
     seen = []
 
     def act(queues: Any) -> str:
         seen.append(error_of(lambda: client.lock("x").try_acquire()))
         return "done"
 
-    deadline = client._io.now() + 2
+    deadline = client._context.io.now() + 2
     assert file.transact("BEGIN IMMEDIATE", deadline, None, act) == "done"
     assert "signal handler" in str(seen[0])
     assert client.lock("x").try_acquire()
@@ -170,7 +170,7 @@ def test_asked_in_the_middle_of_a_transaction(client: fencelock.Client) -> None:
 def test_an_interrupted_transaction_leaves_nothing_open(
     path: Path, client: fencelock.Client
 ) -> None:
-    file = client._engine._file  # type: ignore[attr-defined]
+    file = client._context.engine._file  # type: ignore[attr-defined]
     client.names()
 
     def act(queues: Any) -> None:
@@ -178,7 +178,7 @@ def test_an_interrupted_transaction_leaves_nothing_open(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        file.transact("BEGIN IMMEDIATE", client._io.now() + 2, None, act)
+        file.transact("BEGIN IMMEDIATE", client._context.io.now() + 2, None, act)
     assert not file._connection.in_transaction
     assert client.lock("x").try_acquire()
 
@@ -189,7 +189,7 @@ def test_interrupted_behind_a_statement_nothing_stays_behind(
 ) -> None:
     monkeypatch.setattr(queue, "random", lambda: 1.0)  # no sweep, for which it would go another way
     client.names()
-    file = client._engine._file  # type: ignore[attr-defined]
+    file = client._context.engine._file  # type: ignore[attr-defined]
     execute = file._execute
 
     def interrupted(sql: str, *args: Any) -> Any:
@@ -218,7 +218,7 @@ def test_interrupted_behind_the_commit_it_still_wakes_the_next(
     waiter = threading.Thread(target=lambda: got.append(client.lock("x", ttl=600).acquire()))
     waiter.start()
     eventually(lambda: client.inspect("x").waiting, "the waiter")
-    file = client._engine._file  # type: ignore[attr-defined]
+    file = client._context.engine._file  # type: ignore[attr-defined]
     execute = file._execute
 
     def interrupted(sql: str, *args: Any) -> Any:

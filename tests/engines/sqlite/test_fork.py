@@ -89,11 +89,11 @@ def test_forking_while_other_threads_work(url: str, client: fencelock.Client) ->
 
 def test_forked_in_the_middle_of_a_transaction(url: str, client: fencelock.Client) -> None:
     """By a signal handler, say: the child is told that it can't use the file; the parent can."""
-    file = client._engine._file  # type: ignore[attr-defined]
+    file = client._context.engine._file  # type: ignore[attr-defined]
 
     def act(queues: Any) -> str:
         return in_fork(lambda: repr(fencelock.Client(url).names()))
 
-    message = file.transact("BEGIN IMMEDIATE", client._io.now() + 10, None, act)
+    message = file.transact("BEGIN IMMEDIATE", client._context.io.now() + 10, None, act)
     assert "it was forked in the middle of a transaction" in message
     client.lock("x").acquire().release()

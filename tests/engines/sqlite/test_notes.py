@@ -77,14 +77,14 @@ def test_a_note_is_on_the_disk_before_anyone_relies_on_it(
 
         monkeypatch.setattr("os.fsync", fail)
         with client.lock("y") as lease, pytest.raises(fencelock.EngineError) as caught:
-            run(client._engine.remember(lease._kept.ticket, "done", keep=60, timeout=30))
+            run(client._context.engine.remember(lease._claim.ticket, "done", keep=60, timeout=30))
         assert (caught.value.outcome, caught.value.name) == ("unknown", "y")
 
 
 def test_several_names_cost_one_commit(tmp_path: Path) -> None:
     with fencelock.Client(f"sqlite:///{tmp_path}/locks.db") as client:
         client.lock("b").acquire().release()
-        engine: Any = client._engine
+        engine: Any = client._context.engine
         commits = count()
         engine._file._connection.set_commit_hook(lambda: next(commits) < 0)
         wanted = [Ticket(name, "several", 30.0, Owner("host", 1)) for name in "abc"]

@@ -47,7 +47,7 @@ def client(url: str) -> Iterator[fencelock.Client]:
 def counted(client: Any) -> Iterator[Counter[str]]:
     """Count a client's transactions by operation."""
     seen: Counter[str] = Counter()
-    file: File = client._engine._file
+    file: File = client._context.engine._file
     transact = file.transact
 
     def counting(begin: str, deadline: float, name: str | None, act: Any, *args: Any) -> Any:
@@ -130,19 +130,21 @@ def test_the_abandoned_flag_travels_with_the_push(client: fencelock.Client) -> N
 
 def test_everyone_whom_a_release_lets_in_is_pushed(client: fencelock.Client, url: str) -> None:
     """By one transaction of the one who leaves, and without a look of those who come."""
-    engine, waiting = client._engine, fencelock.Client(url)
+    engine, waiting = client._context.engine, fencelock.Client(url)
     writer = ticket("writer")
     run(engine.enter(writer, if_free=False, timeout=30))
     readers = [ticket(f"reader {number}", READING) for number in range(3)]
-    fences = [run(waiting._engine.enter(one, if_free=False, timeout=30)).fence for one in readers]
+    fences = [
+        run(waiting._context.engine.enter(one, if_free=False, timeout=30)).fence for one in readers
+    ]
     with counted(client) as left, counted(waiting) as seen:
         run(engine.leave(writer, timeout=5, departure=Departure.LOST))
-        until = client._io.now() + 600
-        news = [run(waiting._engine.park(one, until)) for one in readers]
+        until = client._context.io.now() + 600
+        news = [run(waiting._context.engine.park(one, until)) for one in readers]
     assert news == [Standing(Place.ADMITTED, fence, abandoned=True) for fence in fences]
     assert (left, seen) == ({"leave": 1}, {})
     for one in readers:
-        waiting._engine.unpark(one)
+        waiting._context.engine.unpark(one)
     waiting.close()
 
 
@@ -152,11 +154,11 @@ def ticket(label: str, share: Share = ALONE) -> Ticket:
 
 async def test_one_may_be_roused_from_another_thread_before_it_is_parked(url: str) -> None:
     async with fencelock.AsyncClient(url) as client:
-        engine, late = client._engine, ticket("late")
+        engine, late = client._context.engine, ticket("late")
         await engine.enter(ticket("holder"), if_free=False, timeout=30)
         await engine.enter(late, if_free=False, timeout=30)
         await asyncio.to_thread(engine.interrupt, late)
-        assert await asyncio.wait_for(engine.park(late, client._io.now() + 600), 30) is None
+        assert await asyncio.wait_for(engine.park(late, client._context.io.now() + 600), 30) is None
         engine.unpark(late)
         engine.interrupt(late)  # and it does not matter if it was late
 
@@ -190,7 +192,7 @@ async def test_hundreds_of_tasks_share_one_pipe(folder: Path, url: str) -> None:
         waiters = [asyncio.create_task(client.lock(name, ttl=600).acquire()) for name in names]
 
         async def all_wait() -> bool:
-            return len(client._engine._waits._waits) == 300  # type: ignore[attr-defined]
+            return len(client._context.engine._waits._waits) == 300  # type: ignore[attr-defined]
 
         await soon(all_wait, "300 waiters")
         await other.inspect("n0")
@@ -199,7 +201,7 @@ async def test_hundreds_of_tasks_share_one_pipe(folder: Path, url: str) -> None:
             await lease.release()
         granted = await asyncio.wait_for(asyncio.gather(*waiters), 60)
         assert [lease.name for lease in granted] == names
-        assert client._engine._waits._waits == {}  # type: ignore[attr-defined]
+        assert client._context.engine._waits._waits == {}  # type: ignore[attr-defined]
         for lease in granted:
             await lease.release()
     assert pipes_in(folder) == []

@@ -191,7 +191,7 @@ def test_the_short_way_is_taken_unless_the_last_one_had_to_wait(
             seen.append(sql)
             return True
 
-        other._engine._file._connection.exec_trace = note  # type: ignore[attr-defined]
+        other._context.engine._file._connection.exec_trace = note  # type: ignore[attr-defined]
         assert other.lock("x").try_acquire() is None
         assert TAKE not in seen
         lease.release()

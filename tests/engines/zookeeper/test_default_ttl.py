@@ -82,7 +82,7 @@ async def test_so_do_all_that_are_made_of_locks(cell: Cell) -> None:
     assert {one.ticket.ttl for one in kept} == {LONGEST}
     for held in (several, reader, permit, term):
         await cell.run(held.release)
-    assert len(client._keeper.sweeper) == 0, "nothing is in doubt"
+    assert len(client._context.sweeper) == 0, "nothing is in doubt"
     work = _async_work if cell.face == "async" else _work
     assert await cell.run(lambda: client.once(f"{cell.name}:once", work)) == "done"
 

@@ -136,7 +136,7 @@ async def test_a_frozen_node_is_left_though_nobody_asks_anything(
     cell = open_cell(f"zookeeper://{','.join(followers)}")
     client = cell.client()
     await connected(cell, client)
-    connection = client._engine._wire._connection
+    connection = client._context.engine._wire._connection
     here = connection._here
     (node,) = (node for node in private.nodes if node.port == here[1])
     session = connection.session

@@ -22,7 +22,7 @@ class Writer(Desk):
 
     @property
     def engine(self) -> Any:
-        return self.client._engine
+        return self.client._context.engine
 
     async def remember(self, ticket: Ticket, text: str, keep: float = 600) -> bool:
         noted = self.engine.remember(ticket, text, keep=keep, timeout=LIMIT)

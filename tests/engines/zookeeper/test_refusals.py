@@ -122,7 +122,7 @@ async def test_the_password_is_in_no_log(
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     assert lease.id not in caplog.text
     assert SECRET not in caplog.text
-    assert SECRET not in repr(client._engine.traits) + repr(lease)
+    assert SECRET not in repr(client._context.engine.traits) + repr(lease)
     await cell.run(lease.release)
 
 

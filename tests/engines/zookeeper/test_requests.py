@@ -176,9 +176,9 @@ async def test_who_is_evicted_before_it_knows_that_it_holds(
 async def test_many_renewals_are_one_round_trip(cell: Cell, trips: Trips) -> None:
     client = cell.client(ttl=600)
     leases = [await cell.run(client.lock(f"{cell.name}:{n}").acquire) for n in range(20)]
-    tickets = [lease._kept.ticket for lease in leases]
+    tickets = [lease._claim.ticket for lease in leases]
     trips.clear()
-    engine = client._engine
+    engine = client._context.engine
     standings = await cell.run(lambda: as_face(cell, engine.renew(tickets, timeout=30)))
     assert {standing.place for standing in standings} == {Place.ADMITTED}
     assert trips == [["SetData"] * 20]

@@ -96,7 +96,7 @@ async def test_the_session_ends_what_nobody_watched(
 
 
 async def test_one_ticket_expires_while_others_of_its_client_live(cell: Cell) -> None:
-    engine, rival = cell.client()._engine, cell.client()._engine
+    engine, rival = cell.client()._context.engine, cell.client()._context.engine
     names = [f"{cell.name}:{number}" for number in range(3)]
     ttls = (1.0, 30.0, 30.0)
     kept = [

@@ -34,14 +34,14 @@ class Desk:
         return ticket
 
     async def enter(self, ticket: Ticket, client: Any = None) -> Standing:
-        engine = (client or self.client)._engine
+        engine = (client or self.client)._context.engine
         standing: Standing = await act(
             self.cell, engine.enter(ticket, if_free=False, timeout=LIMIT)
         )
         return standing
 
     async def leave(self, ticket: Ticket) -> None:
-        assert await act(self.cell, self.client._engine.leave(ticket, timeout=LIMIT))
+        assert await act(self.cell, self.client._context.engine.leave(ticket, timeout=LIMIT))
 
     async def vanish(self, client: Any, left: int) -> None:
         """End the session of a client, and with it its tickets: so many are left."""
@@ -124,7 +124,7 @@ async def test_one_that_turned_takes_all_of_it_along(desk: Desk) -> None:
     assert nodes() == []
     await desk.enter(writer)
     await desk.enter(reading)
-    assert await act(desk.cell, desk.client._engine.evict(desk.cell.name, timeout=LIMIT))
+    assert await act(desk.cell, desk.client._context.engine.evict(desk.cell.name, timeout=LIMIT))
     assert nodes() == []
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from fencelock.cli.bench.figures import Figure
 from fencelock.core.durations import DEFAULT_TTL
 from fencelock.engines.contract import Traits
-from fencelock.primitives.keeper import RENEW_AT
+from fencelock.primitives.schedule import RENEW_AT
 
 _ROOM = 10
 """How many times the slowest usual answer has to fit between two renewals."""

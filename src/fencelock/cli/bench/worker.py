@@ -148,11 +148,11 @@ def renewals(job: Job, watch: Watch) -> Samples:
         try:
             while len(leases) < job.width and not watch.over(len(leases), 1 / 2):
                 leases.append(client.lock(f"{job.name} {len(leases)}").acquire())
-            tickets = [lease._kept.ticket for lease in leases]
+            tickets = [lease._claim.ticket for lease in leases]
             samples = Samples([], [], [], each=len(leases))
             while not watch.over(len(samples.ended)):
                 samples.began.append(now())
-                run(client._engine.renew(tickets, timeout=REQUEST_TIMEOUT))
+                run(client._context.engine.renew(tickets, timeout=REQUEST_TIMEOUT))
                 samples.ended.append(now())
         finally:
             for lease in leases:

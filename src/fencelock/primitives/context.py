@@ -1,0 +1,225 @@
+"""A context: what a client has in one process, and with asyncio in one event loop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fencelock.core.errors import FencelockError
+from fencelock.core.ticket import Owner
+from fencelock.engines.contract import Engine
+from fencelock.io.contract import IO, Event
+from fencelock.io.reentry import ownership
+from fencelock.primitives.claim import (
+    CLOSED,
+    DROPPED,
+    LOOP_ENDED,
+    PROGRAM_ENDED,
+    RELEASED,
+    Claim,
+)
+from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.sweeper import REQUEST_TIMEOUT, Sweeper
+
+log = logging.getLogger("fencelock")
+
+_CLOSING_PAUSE = 0.005
+"""Seconds between two looks whether the requests under way have ended, when a context is closed."""
+
+
+class Context:
+    """The engine, the io, the keeper and the sweeper of a client, and what its callers hold.
+
+    Primitives ask `Contexts.here()` for it each time they are used. A claim belongs to one context for ever.
+    """
+
+    def __init__(self, engine: Engine, io: IO) -> None:
+        self.engine = engine
+        self.io = io
+        self.pid = os.getpid()
+        self.foreign = False
+        """Whether this process is a forked child: the context, its threads and its leases are the
+        parent's."""
+        self.closing = False
+        """Whether the client is closed here, or about to be."""
+        self.held: dict[tuple[str, object], Claim] = {}
+        """The claims that are held, by name and caller."""
+        self.entering: dict[str, Claim] = {}
+        """Claims whose first request is under way: nobody renews them yet."""
+        self.sweeper = Sweeper(engine, io)
+        # Never held across an await, so it serves every io. Re-entrant, because a signal handler or a
+        # finalizer may release or acquire in the middle of anything that its own thread does.
+        self._mutex = threading.RLock()
+        self._interrupting = ownership(self._mutex)
+        self._keeper = Keeper(engine, io, self._mutex, self.lose, self.give_up)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is held, and nothing is renewed."""
+        return self._keeper.idle and not self.held
+
+    def verify(self) -> None:
+        """Raise unless this context can be used here and now."""
+        self.io.verify()
+        if self.closing:
+            raise FencelockError("this client is closed: make a new one")
+
+    def owned(self, owner: Owner) -> Owner:
+        """The owner as this process: a client may have been made in its parent."""
+        return owner if owner.pid == self.pid else owner._replace(pid=self.pid)
+
+    # --- holding; none of these waits
+
+    def hold(self, claim: Claim, now: float) -> None:
+        """The caller has the lease now. Renew it from now on, unless it has ended already."""
+        if self.foreign:  # a signal handler may have forked while the engine was asked
+            self.verify()
+        with self._mutex:
+            if claim.reason is None:
+                if self.closing:
+                    self.verify()
+                claim.held(now)
+                self.held[claim.ticket.name, claim.caller] = claim
+                self._keeper.keep(claim)
+
+    def keep(self, claim: Claim) -> None:
+        """Renew a ticket that waits from now on, unless it has ended already."""
+        self.verify()
+        with self._mutex:
+            if claim.reason is None:
+                self._keeper.keep(claim)
+
+    def forget(self, claim: Claim) -> None:
+        """Renew it no more."""
+        if self._interrupting():  # we interrupt code that may go through all claims
+            self._keeper.soon(partial(self.forget, claim))
+            return
+        with self._mutex:
+            key = claim.ticket.name, claim.caller
+            if self.held.get(key) is claim:
+                del self.held[key]
+            self._keeper.forget(claim)
+
+    def held_by(self, name: str, caller: object) -> Claim | None:
+        """The claim by which this caller holds a name."""
+        claim = self.held.get((name, caller))
+        return claim if claim is not None and claim.is_good() else None
+
+    def every(self) -> list[Claim]:
+        """All claims that are renewed, at this moment."""
+        return self._keeper.every()
+
+    def change_ttl(self, claim: Claim, ttl: float) -> None:
+        """Ask for another ttl from now on."""
+        with self._mutex:
+            self._keeper.change_ttl(claim, ttl)
+
+    # --- loss
+
+    def on_loss(self, claim: Claim, callback: Callable[[], Any]) -> None:
+        """Call this when the lease is lost: at once if it is lost already."""
+        with self._mutex:
+            if claim.reason is None:
+                claim.call_when_lost(callback)
+                return
+        if claim.reason != RELEASED:
+            _call(callback, claim)
+
+    def lost_event(self, claim: Claim) -> Event:
+        """The one event that is set when this lease is lost."""
+        with self._mutex:
+            return claim.lost_event or claim.signal_when_lost(self.io.event())
+
+    def lose(self, claim: Claim, reason: str) -> None:
+        """Mark a lease as lost, and tell its holder. Only the first reason counts."""
+        if self.foreign:  # only this child learns it; the mutex may be locked for ever
+            claim.ended(reason)
+            return
+        tell = partial(self._tell, claim)
+        with self._mutex:
+            if claim.reason is not None:
+                return
+            self._keeper.soon(tell)  # should this thread be interrupted
+            claim.ended(reason)
+        tell()
+        self._keeper.undo_soon(tell)
+
+    def _tell(self, claim: Claim) -> None:
+        reason = claim.reason
+        if reason is None:
+            return
+        self.forget(claim)
+        self.sweeper.doom(claim)  # a request may still be under way and reach the engine
+        for callback in claim.callbacks():
+            _call(callback, claim)
+        accident = not claim.quiet and reason not in (CLOSED, PROGRAM_ENDED)
+        level = logging.WARNING if accident else logging.DEBUG
+        log.log(level, "lease on %r was lost: %s", claim.ticket.name, reason)
+
+    # --- ending quietly: no event, no callback
+
+    def give_up(self, claim: Claim, reason: str) -> None:
+        """End a claim quietly. The sweeper takes its ticket out of the queue.
+
+        For a caller that was interrupted before it had the lease, or while it released it. If the claim has
+        ended already, nothing happens.
+        """
+        if self.foreign:
+            return
+        if claim.reason is not None and not self._keeper.keeps(claim) and claim not in self.sweeper:
+            return
+        # The sweeper comes first: should this be interrupted, it can be done again.
+        self.sweeper.condemn(claim, claim.departure(claim.reason or reason), 0.0)
+        with self._mutex:
+            claim.ended(reason)
+        self.forget(claim)
+        self.sweeper.start()
+
+    def soon(self, act: Callable[[], None]) -> None:
+        """Do this soon, in the keeper's thread or task. For finalizers, which may run anywhere."""
+        if not self.foreign:
+            self._keeper.soon(act)
+
+    def drop(self, claim: Claim) -> None:
+        """Renew a lease no more that nobody can release: its lease object is gone.
+
+        Its ticket stays in the queue until its ttl has passed, because its work may still be going on. The
+        next holder then finds the name abandoned.
+        """
+        with self._mutex:
+            claim.ended(DROPPED)
+        self.forget(claim)
+
+    def abandon(self) -> None:
+        """The event loop of this context has ended: nothing can be sent any more."""
+        self.closing = True
+        for claim in self.every():
+            claim.ended(LOOP_ENDED)
+            claim.callbacks()
+
+    async def close(self, reason: str = CLOSED) -> None:
+        """Stop renewing, and release what is held."""
+        with self._mutex:
+            self.closing = True
+        # What is admitted from now on is refused by `hold`, and released before the engine is closed.
+        until = self.io.now() + REQUEST_TIMEOUT
+        while self.entering and self.io.now() < until:
+            await self.io.event().wait(_CLOSING_PAUSE)
+        self.sweeper.stop()  # `close` does its work: at the end of a program no thread can be started
+        for claim in self.every():
+            self.lose(claim, reason)
+        await self._keeper.close()
+        await self.sweeper.close()
+        await self.engine.close()
+        await self.io.close()
+
+
+def _call(callback: Callable[[], Any], claim: Claim) -> None:
+    try:
+        callback()
+    except (Exception, SystemExit):  # a callback must not end the keeper
+        log.exception("the on_lost callback for %r failed", claim.ticket.name)

@@ -84,7 +84,7 @@ def test_one_that_is_about_to_end_does_not_cut_short_what_renews_the_others(stag
         leases = [await stage.lock(home, "a", TTL, name=name).acquire() for name in ("x", "y")]
         now = home.io.now()
         leases[0]._claim.deadline = now + 0.001
-        found = home.context._keeper._schedule.survey(now)
+        found = home.context._schedule.survey(now)
         assert found.timeout >= 0.05, "an answer takes a while"
         assert found.pressing == [leases[0]._claim], "it is told of its end all the same"
         await leases[1].release()

@@ -12,7 +12,7 @@ import pytest
 from fencelock.core.queue import TicketQueue
 from fencelock.core.ticket import Departure, Standing, Ticket
 from fencelock.engines import memory
-from fencelock.primitives import context, keeper, waiting
+from fencelock.primitives import context, waiting
 from fencelock.primitives.claim import EXPIRED, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.lease import AsyncLease, BaseLease
@@ -80,7 +80,7 @@ def test_a_loss_that_is_noticed_only_at_the_next_renewal(monkeypatch: Patch) -> 
             if (entry := self._entries.get(claim.ticket.id)) is not None:
                 entry.due += claim.ticket.ttl / 3
 
-    monkeypatch.setattr(keeper, "Schedule", Planted)
+    monkeypatch.setattr(context, "Schedule", Planted)
     caught_by({"loss_is_noticed"})
 
 

@@ -98,9 +98,10 @@ class AsyncioIO(IO):
         return asyncio.current_task(self._loop)  # to find out the running loop takes a system call
 
     def verify(self) -> None:
-        self._origin.verify()
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
+        loop = asyncio._get_running_loop()
+        if loop is None or loop is not self._loop:  # in a forked child no loop is running
+            self._origin.verify()
+            loop = asyncio.get_running_loop()
             if self._loop is not None:
                 raise FencelockError(
                     "this belongs to another event loop: a lease can only be used in the loop that "

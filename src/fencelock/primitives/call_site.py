@@ -5,20 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import NamedTuple
 
 _PACKAGE = str(Path(__file__).parents[1])
 _LENGTH = len(_PACKAGE)
 
 
-class CallSite(NamedTuple):
-    """A line of the user's program."""
-
-    code: CodeType
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.code.co_filename}:{self.line}, in {self.code.co_qualname}"
+CallSite = tuple[CodeType, int]
+"""A line of the user's program: a plain tuple, because each acquire makes one."""
 
 
 def call_site() -> CallSite | None:
@@ -27,4 +20,12 @@ def call_site() -> CallSite | None:
     # Each acquire comes by here, so this calls nothing: slices instead of `startswith`.
     while frame is not None and frame.f_code.co_filename[:_LENGTH] == _PACKAGE:
         frame = frame.f_back
-    return None if frame is None else CallSite(frame.f_code, frame.f_lineno)
+    return None if frame is None else (frame.f_code, frame.f_lineno)
+
+
+def told(site: CallSite | None) -> str:
+    """A call site, for people."""
+    if site is None:
+        return "an unknown place"
+    code, line = site
+    return f"{code.co_filename}:{line}, in {code.co_qualname}"

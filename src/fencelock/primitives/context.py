@@ -23,6 +23,7 @@ from fencelock.primitives.claim import (
     Claim,
 )
 from fencelock.primitives.keeper import Keeper
+from fencelock.primitives.schedule import Schedule
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT, Sweeper
 
 log = logging.getLogger("fencelock")
@@ -55,12 +56,13 @@ class Context:
         # finalizer may release or acquire in the middle of anything that its own thread does.
         self._mutex = threading.RLock()
         self._interrupting = ownership(self._mutex)
-        self._keeper = Keeper(engine, io, self._mutex, self.lose, self.give_up)
+        self._schedule = Schedule()
+        self._keeper = Keeper(engine, io, self._schedule, self._mutex, self.lose, self.give_up)
 
     @property
     def idle(self) -> bool:
         """Whether nothing is held, and nothing is renewed."""
-        return self._keeper.idle and not self.held
+        return not (self._schedule or self.held)
 
     def verify(self) -> None:
         """Raise unless this context can be used here and now."""
@@ -84,14 +86,16 @@ class Context:
                     self.verify()
                 claim.held(now)
                 self.held[claim.ticket.name, claim.caller] = claim
-                self._keeper.keep(claim)
+                due, keeper = self._schedule.add(claim), self._keeper
+                if due < keeper.sleeping_until or claim.deadline < keeper.busy_until:
+                    keeper.wake(claim, due)
 
     def keep(self, claim: Claim) -> None:
         """Renew a ticket that waits from now on, unless it has ended already."""
         self.verify()
         with self._mutex:
             if claim.reason is None:
-                self._keeper.keep(claim)
+                self._keeper.wake(claim, self._schedule.add(claim))
 
     def forget(self, claim: Claim) -> None:
         """Renew it no more."""
@@ -100,9 +104,9 @@ class Context:
             return
         with self._mutex:
             key = claim.ticket.name, claim.caller
-            if self.held.get(key) is claim:
+            if key in self.held and self.held[key] is claim:
                 del self.held[key]
-            self._keeper.forget(claim)
+            self._schedule.remove(claim)
 
     def held_by(self, name: str, caller: object) -> Claim | None:
         """The claim by which this caller holds a name."""
@@ -111,12 +115,16 @@ class Context:
 
     def every(self) -> list[Claim]:
         """All claims that are renewed, at this moment."""
-        return self._keeper.every()
+        with self._mutex:
+            return self._schedule.every()
 
     def change_ttl(self, claim: Claim, ttl: float) -> None:
         """Ask for another ttl from now on."""
         with self._mutex:
-            self._keeper.change_ttl(claim, ttl)
+            now = self.io.now()
+            due = self._schedule.hasten(claim, ttl, now)
+            claim.change_ttl(ttl, now)
+            self._keeper.wake(claim, due)
 
     # --- loss
 
@@ -170,7 +178,7 @@ class Context:
         """
         if self.foreign:
             return
-        if claim.reason is not None and not self._keeper.keeps(claim) and claim not in self.sweeper:
+        if claim.reason is not None and claim not in self._schedule and claim not in self.sweeper:
             return
         # The sweeper comes first: should this be interrupted, it can be done again.
         self.sweeper.condemn(claim, claim.departure(claim.reason or reason), 0.0)

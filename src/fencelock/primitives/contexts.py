@@ -30,6 +30,7 @@ class Contexts:
         # yet.
         self._first: Context | None = make()
         self.traits = self._first.engine.traits
+        self.default_ttl = self.traits.default_ttl
         self._place = self._first.io.place
         self._contexts: dict[object, Context] = {}
         self._mutex = threading.Lock()

@@ -30,56 +30,40 @@ class Keeper:
     """
 
     def __init__(
-        self, engine: Engine, io: IO, mutex: threading.RLock, lose: End, give_up: End
+        self,
+        engine: Engine,
+        io: IO,
+        schedule: Schedule,
+        mutex: threading.RLock,
+        lose: End,
+        give_up: End,
     ) -> None:
         self._engine = engine
         self._io = io
+        self._schedule = schedule
         self._mutex = mutex
         self._lose = lose
         self._give_up = give_up
-        self._schedule = Schedule()
         self._soon: list[Callable[[], None]] = []
         self._closing = False
         self._alarm: Event | None = None
         self._task: Task | None = None
-        self._sleeping_until = math.inf
-        self._busy_until = -math.inf
-        """A request is under way, and may take until then."""
+        self.sleeping_until = math.inf
+        """When it looks at the schedule again. A ticket that is due before that must `wake` it."""
+        self.busy_until = -math.inf
+        """A request is under way, and may take until then. A lease that ends before that must `wake` it."""
 
-    @property
-    def idle(self) -> bool:
-        """Whether there is nothing to renew."""
-        return not self._schedule
-
-    def every(self) -> list[Claim]:
-        """All claims that are renewed, at this moment."""
-        with self._mutex:
-            return self._schedule.every()
-
-    # --- called by the context, which holds the mutex. None of these waits.
-
-    def keep(self, claim: Claim) -> None:
-        """Renew this ticket from now on."""
-        due = self._schedule.add(claim)
-        if due < self._sleeping_until or claim.deadline < self._busy_until:
-            self._wake(claim, due)
-
-    def forget(self, claim: Claim) -> None:
-        """Renew it no more."""
-        self._schedule.remove(claim)
-
-    def change_ttl(self, claim: Claim, ttl: float) -> None:
-        """Ask for another ttl from now on."""
-        now = self._io.now()
-        due = self._schedule.hasten(claim, ttl, now)
-        claim.change_ttl(ttl, now)
-        self._wake(claim, due)
-
-    # --- called by anybody, also without the mutex
-
-    def keeps(self, claim: Claim) -> bool:
-        """Whether this ticket is renewed."""
-        return claim in self._schedule
+    def wake(self, claim: Claim, due: float) -> None:
+        """Look after this claim in time: it is due at `due`. The caller holds the mutex."""
+        if self._closing:
+            return
+        if self._task is None:
+            self._alarm = self._io.event()
+            self._task = self._io.spawn(self._run(), "fencelock-keeper")
+        elif due < self.sleeping_until and self._alarm is not None:
+            self._alarm.set()
+        if claim.state is HELD and claim.deadline < self.busy_until:
+            self._io.spawn(self._watch([claim]), "fencelock-watch")
 
     def soon(self, act: Callable[[], None]) -> None:
         """Let the keeper's own thread or task do this soon.
@@ -106,21 +90,10 @@ class Keeper:
 
     # --- the background
 
-    def _wake(self, claim: Claim, due: float) -> None:
-        if self._closing:
-            return
-        if self._task is None:
-            self._alarm = self._io.event()
-            self._task = self._io.spawn(self._run(), "fencelock-keeper")
-        elif due < self._sleeping_until and self._alarm is not None:
-            self._alarm.set()
-        if claim.state is HELD and claim.deadline < self._busy_until:
-            self._io.spawn(self._watch([claim]), "fencelock-watch")
-
     async def _watch(self, pressing: list[Claim]) -> None:
         """Notice in time that leases expire, while the keeper waits for an answer that may come later."""
         for claim in sorted(pressing, key=lambda claim: claim.deadline):
-            while self.keeps(claim) and claim.deadline < self._busy_until:
+            while claim in self._schedule and claim.deadline < self.busy_until:
                 left = claim.deadline - self._io.now()
                 if left <= 0:
                     self._lose(claim, EXPIRED)
@@ -137,17 +110,17 @@ class Keeper:
             now = self._io.now()
             with self._mutex:
                 found = self._schedule.survey(now)
-                self._sleeping_until = found.wake_at
+                self.sleeping_until = found.wake_at
             for claim in found.expired:
                 self._lose(claim, EXPIRED)
             for claim in found.ended:
                 self._give_up(claim, WITHDRAWN)
             if found.batch:
-                self._busy_until = now + found.timeout
+                self.busy_until = now + found.timeout
                 if found.pressing:
                     self._io.spawn(self._watch(found.pressing), "fencelock-watch")
                 await self._renew(found.batch, timeout=found.timeout)
-                self._busy_until = -math.inf
+                self.busy_until = -math.inf
                 idle_since = self._io.now()
                 continue
             if found.wake_at < math.inf:
@@ -155,14 +128,14 @@ class Keeper:
             elif now - idle_since >= _IDLE and self._retire():
                 return
             await self._alarm.wait(min(found.wake_at - self._io.now(), _IDLE))
-            self._sleeping_until = -math.inf
+            self.sleeping_until = -math.inf
 
     def _retire(self) -> bool:
         with self._mutex:
             if self._schedule or self._soon:
                 return False
             self._task = None
-            self._sleeping_until = math.inf
+            self.sleeping_until = math.inf
             return True
 
     async def _renew(self, batch: list[Claim], *, timeout: float) -> None:
@@ -183,7 +156,7 @@ class Keeper:
                 if standing is None:
                     unanswered.append(claim)
                     continue
-                if not self.keeps(claim) or claim.ticket is not ticket:
+                if claim not in self._schedule or claim.ticket is not ticket:
                     continue  # released, lost or changed while the request was under way
                 reason = claim.answered(standing, sent, now)
                 if reason is None:
@@ -199,6 +172,6 @@ class Keeper:
             now = self._io.now()
             jitter = 0.2 + 0.1 * self._io.random.random()
             for claim in batch:
-                if self.keeps(claim):
+                if claim in self._schedule:
                     claim.unrenewed()
                     self._schedule.postpone(claim, now + claim.ticket.ttl * RENEW_AT * jitter)

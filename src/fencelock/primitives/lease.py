@@ -11,6 +11,7 @@ from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import READING, Owner, Ticket
 from fencelock.engines.contract import NO_SHARING
 from fencelock.io.blocking import blocking, run
+from fencelock.primitives.call_site import told
 from fencelock.primitives.claim import EVICTED, EXPIRED, RELEASED, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
@@ -106,8 +107,8 @@ class BaseLease(Holding):
         else:
             context.soon(lambda: context.drop(claim))
         warnings.warn(
-            f"the lease on {self.name!r} was never released; it was acquired at {claim.site}. It is not "
-            f"renewed any more, so the lock becomes free when its ttl of {self.ttl:g} s has passed. Use "
+            f"the lease on {self.name!r} was never released; it was acquired at {told(claim.site)}. It is "
+            f"not renewed any more, so the lock becomes free when its ttl of {self.ttl:g} s has passed. Use "
             "`with`, or keep the lease and release it",
             ResourceWarning,
             source=self,
@@ -160,7 +161,8 @@ class BaseLease(Holding):
     async def _release(self) -> None:
         claim = self._claim
         context = claim.context
-        context.io.verify()
+        if context.foreign or not context.io.blocking:  # else there is nothing to verify
+            context.io.verify()
         if self._left:
             return
         try:

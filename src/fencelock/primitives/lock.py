@@ -7,6 +7,7 @@ import math
 import weakref
 from collections.abc import Callable
 from functools import partial
+from os import urandom
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from fencelock.core.durations import check_timeout
@@ -29,7 +30,7 @@ from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
 from fencelock.primitives.permits import compare_permits, disagreement
-from fencelock.primitives.waiting import MIN_TIMEOUT, new_id, obtain
+from fencelock.primitives.waiting import MIN_TIMEOUT, obtain
 
 if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
     from fencelock.guards.stamp import AsyncBarrier, Barrier
@@ -69,7 +70,7 @@ class BaseLock(Blocks[L]):
         self._share = share
         self._guard: Any = guard
         self._flexible = ttl is None
-        self._ttl = contexts.traits.default_ttl if ttl is None else ttl
+        self._ttl = contexts.default_ttl if ttl is None else ttl
         self._owner = owner
         self._reentrant = reentrant
         self._on_lost = on_lost
@@ -121,8 +122,8 @@ class BaseLock(Blocks[L]):
         owner = self._owner
         if owner.pid != context.pid:  # this lock was made before a fork
             owner = self._owner = context.owned(owner)
-        ticket = (self.name, new_id(), self._ttl, owner, self._share, floor)
-        # `tuple.__new__` avoids the constructor of named tuples, which is written in Python.
+        # The hot path: `new_id` written out, and the constructor of named tuples avoided, which is Python.
+        ticket = (self.name, urandom(16).hex(), self._ttl, owner, self._share, floor)
         claim = Claim(
             context, tuple.__new__(Ticket, ticket), caller, self._flexible, False, call_site()
         )

@@ -85,14 +85,15 @@ class Schedule:
 
     def add(self, claim: Claim) -> float:
         """Renew this ticket from now on. Returns when it is due."""
-        entry = self._entries.get(claim.ticket.id)
-        if entry is not None:
+        id = claim.ticket.id
+        if id in self._entries:
+            entry = self._entries[id]
             # It waited, and is held now. If renewals failed meanwhile, it is due at its deadline at the
             # latest.
             entry.due = min(entry.due, claim.deadline)
             return entry.due
         interval = claim.ticket.ttl * RENEW_AT
-        self._new[claim.ticket.id] = claim
+        self._new[id] = claim
         if interval < self._pace:
             self._pace = interval
         return claim.sent_at + interval

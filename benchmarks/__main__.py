@@ -1,4 +1,4 @@
-"""The command: run scenarios, print tables as they are ready."""
+"""The command line of `./bench`: runs scenarios, and prints each table when it is ready."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def main() -> int:
     arguments = _arguments()
     if arguments.compare:
         return _compare(*arguments.compare)
-    # As for Ctrl-C: what was started is stopped.
+    # As with Ctrl-C: stop everything that was started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    logging.getLogger().addHandler(logging.NullHandler())  # what everybody has to say is not for us
+    logging.getLogger().addHandler(logging.NullHandler())  # drop the logs of the libraries
     machine = facts()
     found: dict[str, list[Table]] = {}
     skipped: dict[str, str] = {}
@@ -40,7 +40,7 @@ def main() -> int:
                     _say(*rows(table))
             except Missing as missing:
                 skipped[name] = str(missing)
-            except Exception as error:  # the others still have something to tell
+            except Exception as error:  # the other scenarios still run
                 skipped[name] = f"{type(error).__name__}: {error}"
                 failed = True
             print(f"{name}: {time.monotonic() - start:.0f} s", file=sys.stderr)
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _compare(one: Path, other: Path) -> int:
-    """Say where two runs disagree on who is better."""
+    """Print where two runs disagree on who is better."""
     results = [json.loads(path.read_text("utf-8")) for path in (one, other)]
     found = list(disagreements(*results))
     _say(*found, f"{len(found)} disagreements")
@@ -62,7 +62,7 @@ def _compare(one: Path, other: Path) -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./bench",
-        description="Measures Fencelock beside its rivals. A ratio above 1 means: Fencelock is ahead.",
+        description="Measures Fencelock next to its rivals. A ratio above 1 means that Fencelock is ahead.",
         epilog="scenarios: " + ", ".join(SCENARIOS),
     )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
@@ -71,20 +71,20 @@ def _arguments() -> argparse.Namespace:
         action="append",
         choices=list(SCENARIOS),
         metavar="SCENARIO",
-        help="may be repeated",
+        help="run only this scenario; may be repeated",
     )
     parser.add_argument(
         "--report",
         type=Path,
         metavar="FOLDER",
-        help="write report.md, charts and results.json there, too",
+        help="also write report.md, charts and results.json there",
     )
     parser.add_argument(
         "--compare",
         type=Path,
         nargs=2,
         metavar="RESULTS",
-        help="measure nothing: say where two results.json rank somebody differently",
+        help="measure nothing: print where two results.json disagree on who is better",
     )
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Some pairs for somebody who counts: a program of its own, small, so that strace has little to see.
+"""Runs some pairs for a counter such as strace. It is a small program, so that strace sees little else.
 
 strace -f python -m benchmarks.counted MODULE ADAPTER URL PAIRS
 """
@@ -24,7 +24,7 @@ def run(
     begin: Callable[[], object],
     end: Callable[[], object],
 ) -> None:
-    """So many pairs between two calls, after some to warm up."""
+    """Run this many pairs between two calls, after some pairs to warm up."""
     if issubclass(adapter, Turns):
         _run(adapter, url, pairs, begin, end)
     elif issubclass(adapter, AsyncTurns):
@@ -69,7 +69,7 @@ def main() -> None:
     module, adapter, url, pairs = sys.argv[1:]
 
     def mark() -> None:
-        os.access(MARK, os.F_OK)  # a system call that can be told from all others
+        os.access(MARK, os.F_OK)  # a system call that differs from all others
 
     run(getattr(importlib.import_module(module), adapter), url, int(pairs), mark, mark)
 

@@ -1,4 +1,4 @@
-"""Worker processes: they do what they are told, and take turns on a lock."""
+"""Worker processes: they run functions for the main process, and take turns on a lock."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _numbers = itertools.count()
 
 
 class Crew:
-    """Processes that are started once and used for all rounds, of all contestants."""
+    """Processes that start once and serve all rounds of all contestants."""
 
     def __init__(self, size: int) -> None:
-        # Forked from a process without connections, which has imported what takes long.
+        # Forked from a process that has no connections and has imported the slow modules.
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["benchmarks.preload"])
         self._workers = [self._hire() for _ in range(size)]
@@ -51,7 +51,7 @@ class Crew:
         return pid
 
     def kill(self, place: int) -> None:
-        """As kill -9 does: nothing is given back."""
+        """Kill a worker with SIGKILL: it releases nothing."""
         worker, line = self._workers[place]
         worker.kill()
         worker.join()
@@ -64,12 +64,12 @@ class Crew:
     def call(
         self, function: Callable[..., Any], per_worker: Sequence[tuple[Any, ...]]
     ) -> list[Any]:
-        """Let as many workers as there are arguments call a function at the same time."""
+        """Call a function in several workers at the same time, one worker per tuple of arguments."""
         for place, arguments in enumerate(per_worker):
             self.begin(place, function, *arguments)
         try:
             return [self.answer(place) for place in range(len(per_worker))]
-        except BaseException:  # of the others nobody knows how far they are
+        except BaseException:  # the state of the other workers is unknown
             for place in range(len(per_worker)):
                 self.replace(place)
             raise
@@ -96,22 +96,22 @@ class Crew:
         *,
         each: int = 1,
     ) -> Series:
-        """Let `size` contenders connect to a lock, `each` to a process, and take turns on it."""
+        """Let `size` contenders, `each` of them in a process, connect to a lock and take turns on it."""
         self.connect(adapter, url, name, size, each=each)
         return self.take_turns(size, pace, each=each)
 
     def connect(
         self, adapter: type[AnyTurns], url: str, name: str, size: int, *, each: int = 1
     ) -> str:
-        """Let `size` contenders connect to a lock, of which the full name is returned."""
-        # Rivals mean different things by the same key, and one may have left something behind.
+        """Let `size` contenders connect to a lock, and return its full name."""
+        # A new name each time: rivals use the same key differently, and may have left something behind.
         own = f"{name}-{adapter.__name__}-{next(_numbers)}"
         self.call(_connect, [(adapter, url, own, taken, size) for taken in _shared_out(size, each)])
         adapter.kick_off(url, own)
         return own
 
     def take_turns(self, size: int, pace: Pace, *, each: int = 1) -> Series:
-        """Let those who are connected take turns for a while."""
+        """Let the connected contenders take turns for a while."""
         start = (
             time.monotonic_ns() + 20_000_000 + size * 200_000
         )  # all threads have started by then
@@ -120,7 +120,7 @@ class Crew:
         diaries: list[Diary] = []
         for place, part in enumerate(self.call(_take_turns, [(window, pace)] * len(shares))):
             diaries += part
-            if any(diary.asking_since for diary in part):  # and will be for who knows how long
+            if any(diary.asking_since for diary in part):  # it may wait for ever
                 self.replace(place)
         return _series(diaries, window)
 
@@ -144,14 +144,14 @@ def _series(diaries: list[Diary], window: Window) -> Series:
     )
 
 
-# --- what runs in the worker
+# --- the code that runs in the worker
 
 _contenders: Contenders | None = None
 
 
 def _serve(line: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's business
-    # What everybody has to say is not for us; python-redis-lock's threads die by the thousand.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
+    # Drop the logs of the libraries. Thousands of threads of python-redis-lock end with an exception.
     logging.getLogger().addHandler(logging.NullHandler())
     threading.excepthook = lambda _: None
     while True:
@@ -161,7 +161,7 @@ def _serve(line: Connection) -> None:
             return
         try:
             answer = True, function(*arguments)
-        except Exception as error:  # as text: not every error can be sent
+        except Exception as error:  # as text, because not every error can be pickled
             answer = False, f"{type(error).__name__}: {error}"
         line.send(answer)
 

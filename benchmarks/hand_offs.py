@@ -19,7 +19,7 @@ _OF_THE_COUNTER = {"info", "echo", "hello", "client"}
 
 @dataclass(frozen=True)
 class Contest:
-    """Who competes, where, and how."""
+    """Which contestants compete, on which engine, and how."""
 
     where: str
     url: str
@@ -27,7 +27,7 @@ class Contest:
     size: int
     pace: Pace
     each: int = 1
-    """How many contenders to a process."""
+    """How many contenders each process has."""
 
     def run(self, crew: Crew, adapter: type[AnyTurns]) -> Series:
         name = f"{self.size}-{self.pace.hold:g}"
@@ -52,7 +52,7 @@ def measure(
     chart: str = "",
     counted: RedisServer | None = None,
 ) -> Table:
-    """Hand-offs per second, and for each contestant what else there is to know."""
+    """Measure hand-offs per second, and the details of each contestant."""
     series: dict[str, list[Series]] = {adapter.label: [] for adapter in contest.adapters}
 
     def contestant(adapter: type[AnyTurns]) -> Callable[[], float]:
@@ -103,14 +103,14 @@ def _detailed(series: Sequence[Series]) -> dict[str, float]:
 
 
 def _count_requests(contest: Contest, crew: Crew, server: RedisServer, details: Details) -> None:
-    """Requests and pushes per turn, in a run of its own: the server is slower while it is watched."""
+    """Count requests and pushes per turn, in a separate run, because a monitored server is slower."""
     for adapter in contest.adapters:
         if adapter.label not in details:
             continue
         crew.connect(adapter, server.url, "counted", contest.size, each=contest.each)
         with counting.requests(server) as requests, counting.commands(server) as commands:
             series = crew.take_turns(contest.size, contest.pace, each=contest.each)
-        turns = max(1, series.with_late_ones)  # they asked, too
+        turns = max(1, series.with_late_ones)  # late turns sent requests, too
         sent = sum(count for name, count in requests.items() if name not in _OF_THE_COUNTER)
         details[adapter.label] |= {
             "requests per turn": sent / turns,

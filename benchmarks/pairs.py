@@ -1,4 +1,4 @@
-"""Pairs: an acquire and a release that nobody disputes."""
+"""Pairs: an acquire and a release without contention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.rounds import Samples, interleave, left_out, median_us
 def measure_pairs(
     adapters: Sequence[type[Turns]], url: str, notes: list[str], *, rounds: int, pairs: int
 ) -> Samples:
-    """The median µs of a pair, per adapter and round. Who can't connect is left out, with a note."""
+    """The median µs of a pair, per adapter and round. A rival that can't connect is left out, with a note."""
     with ExitStack() as opened:
         contestants: dict[str, Callable[[], float]] = {}
         for adapter in adapters:
@@ -43,7 +43,7 @@ def pair(turns: Turns) -> None:
 def measure_async_pairs(
     adapters: Sequence[type[AsyncTurns]], url: str, notes: list[str], *, rounds: int, pairs: int
 ) -> Samples:
-    """As `measure_pairs`, in one event loop."""
+    """As `measure_pairs`, for asyncio, in one event loop."""
     with asyncio.Runner() as runner, ExitStack() as opened:
         contestants: dict[str, Callable[[], float]] = {}
         for adapter in adapters:

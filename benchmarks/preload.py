@@ -1,4 +1,4 @@
-"""Imports what takes long, once: worker processes are forked from the one that has done it."""
+"""Imports the slow modules once. Worker processes are forked from the process that has imported them."""
 
 import importlib
 from contextlib import suppress
@@ -25,5 +25,5 @@ for _package in [
     "sherlock",
     "tooz.coordination",
 ]:
-    with suppress(ImportError):  # left out where it is used
+    with suppress(ImportError):  # a scenario leaves it out later
         importlib.import_module(_package)

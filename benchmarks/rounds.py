@@ -1,4 +1,4 @@
-"""Rounds: every contestant once in each, in random order, so that a noisy moment hits them all alike."""
+"""Rounds: each contestant runs once per round, in random order, so that noise affects all of them alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Samples = dict[str, list[float]]
 Details = dict[str, dict[str, float]]
 
 PATIENCE_SECONDS = 90
-"""How long one contestant may take for one round. Rivals that hang are known."""
+"""Time limit of one contestant in one round. Some rivals hang."""
 
 
 def interleave(
@@ -26,9 +26,9 @@ def interleave(
     *,
     warm: bool = False,
 ) -> Samples:
-    """What each contestant measured in each round; the first round is not counted if it is to warm up.
+    """Return the value of each contestant in each round. With `warm`, the first round is not counted.
 
-    A contestant that fails is left out, and a note says why; but not the first one, which is ours.
+    A contestant that fails is left out, and a note says why. If the first one fails, it raises: that is ours.
     """
     samples: Samples = {label: [] for label in contestants}
     ours = next(iter(contestants))
@@ -55,7 +55,7 @@ def left_out(label: str, error: BaseException) -> str:
 
 @contextmanager
 def patience(seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
-    """Interrupt what takes too long, wherever this thread is blocked."""
+    """Interrupt a block that takes too long, wherever this thread is blocked."""
 
     def give_up(*_: object) -> None:
         raise TimeoutError(f"no end after {seconds:g} s")
@@ -82,22 +82,22 @@ def median_us(act: Callable[[], object], times: int) -> float:
 
 @dataclass
 class Table:
-    """What one comparison came to."""
+    """The result of one comparison."""
 
     title: str
     unit: str
     better: Literal["lower", "higher"]
     samples: Samples
-    """By contestant, one value per round. The first contestant is the one the others are compared with."""
+    """By contestant, one value per round. The others are compared with the first contestant."""
     goals: Mapping[str, float] = field(default_factory=dict)
-    """Against whom we want to be how many times as good, at the least."""
+    """By contestant, how many times as good as it we want to be, at least."""
     notes: list[str] = field(default_factory=list)
     details: Details = field(default_factory=dict)
-    """What else was measured of each contestant, by the heading of a column."""
+    """More measurements of each contestant, by the heading of a column."""
     chart: str = ""
-    """The chart it is shown in, if any: see `report/pictures.py`."""
+    """The chart that shows it, if any: see `report/pictures.py`."""
     at: float | None = None
-    """Where it stands on the chart's horizontal axis, if it is a curve."""
+    """Its place on the chart's horizontal axis, if the chart has curves."""
 
     @property
     def ours(self) -> str:
@@ -107,7 +107,7 @@ class Table:
         return statistics.median(self.samples[label])
 
     def ratios(self, label: str) -> list[float]:
-        """Round by round, how many times as good as this contestant the first one was."""
+        """Per round, how many times as good as this contestant the first one was."""
         pairs = zip(self.samples[self.ours], self.samples[label], strict=True)
         if self.better == "higher":
             return [_quotient(mine, other) for mine, other in pairs]

@@ -1,4 +1,4 @@
-"""The turns that several contenders took on one lock, and what can be said of them."""
+"""The turns that several contenders took on one lock, and statistics about them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Window(NamedTuple):
 
 
 class Series:
-    """The turns of a window. Who is still waiting when all is over has waited in vain for so long."""
+    """The turns of a window. `in_vain` has the waiting times of contenders that never got their turn."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Series:
         everything = sorted(turns)
         self.turns = [turn for turn in everything if turn.acquired <= window.end]
         self.with_late_ones = len(everything)
-        """How many turns there were, with those that came after the window."""
+        """How many turns there were, including turns after the window."""
         self.errors = list(errors)
         self._size = size
         self._window = window
@@ -59,27 +59,27 @@ class Series:
         return len(self._hand_offs) / self._window.seconds
 
     def latency_us(self) -> float:
-        """From the call of release to the next holder running: the median."""
+        """The median time from the call of release until the next holder runs."""
         if not self._hand_offs:
             return float("inf")
         waits = [following.acquired - turn.releasing for turn, following in self._hand_offs]
         return statistics.median(waits) / 1e3
 
     def wait_ms(self, percent: float) -> float:
-        """How long this many in a hundred had to wait for their turn at most."""
+        """The percentile of the waiting time."""
         if not self._waits:
             return float("inf")
         rank = min(len(self._waits) - 1, int(len(self._waits) * percent / 100))
         return self._waits[rank] / 1e6
 
     def fairness(self) -> float:
-        """Jain's index of the turns per contender: 1 if all got as many, 1/n if one got all."""
+        """Jain's index of the turns per contender: 1 if all got equally many, 1/n if one got all."""
         shares = self._shares()
         total = sum(shares)
         return total**2 / (self._size * sum(share * share for share in shares)) if total else 0.0
 
     def unserved(self) -> int:
-        """How many got no turn at all."""
+        """How many contenders got no turn at all."""
         return self._shares().count(0)
 
     def overlaps(self) -> int:

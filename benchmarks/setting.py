@@ -1,4 +1,4 @@
-"""What scenarios get: servers, a folder, and how much time to take."""
+"""What scenarios use: servers, a folder, and the number and length of rounds."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SCENARIOS: dict[str, Scenario] = {}
 
 
 class Missing(Exception):
-    """A scenario can't run here, for want of something that is nobody's fault."""
+    """A scenario can't run here, because something is missing on this machine."""
 
 
 def scenario(name: str) -> Callable[[Scenario], Scenario]:
-    """Make a function a scenario, under the name that `--only` takes."""
+    """Register a function as a scenario, with the name for `--only`."""
 
     def register(function: Scenario) -> Scenario:
         SCENARIOS[name] = function
@@ -39,7 +39,7 @@ def scenario(name: str) -> Callable[[Scenario], Scenario]:
 
 
 class Setting:
-    """One run. What it starts ends with it."""
+    """One run of the benchmark. All servers that it starts end with it."""
 
     def __init__(self, *, quick: bool) -> None:
         self.quick = quick
@@ -56,7 +56,7 @@ class Setting:
         self._running.close()
 
     def _server(self, name: str, make: Callable[[Path], AbstractContextManager[T]]) -> T:
-        """A private server, started when first needed."""
+        """A private server, started at its first use."""
         if name not in self._servers:
             try:
                 self._servers[name] = self._running.enter_context(make(self.folder / name))
@@ -76,18 +76,18 @@ class Setting:
 
     @property
     def etcd(self) -> EtcdCluster:
-        """A cluster of one."""
+        """A cluster of one member."""
         return self._server("etcd", lambda folder: EtcdCluster(folder, size=1))
 
     @property
     def etcds(self) -> EtcdCluster:
-        """A cluster of three."""
+        """A cluster of three members."""
         return self._server("etcds", EtcdCluster)
 
     def etcd_of_each_size(
         self, goals: Mapping[str, float]
     ) -> Iterator[tuple[str, str, Mapping[str, float]]]:
-        """Titles, URLs and goals: those are about one node, and three is what people run."""
+        """Titles, URLs and goals. The goals are for one node; three nodes are what people run."""
         yield "etcd", self.etcd.url, goals
         if not self.quick:
             yield "etcd, three nodes,", self.etcds.url, {}
@@ -142,7 +142,7 @@ class Setting:
         return f"sqlite:///{self.folder}/locks.db"
 
     def contests(self, seconds: float) -> Iterator[tuple[Pace, int]]:
-        """How processes compete for a lock: in a hurry and with something to do, few and many."""
+        """The ways in which processes compete for a lock: with and without work, few and many."""
         for size in (8,) if self.quick else (2, 8, 32):
             for hold in (0.0, 0.001):
                 yield Pace(seconds, hold), size

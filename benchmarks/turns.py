@@ -1,4 +1,4 @@
-"""What contenders do, in the process of a worker: as threads, or as tasks of one event loop."""
+"""What contenders do in a worker process: as threads, or as tasks of one event loop."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _TO_WARM_UP_SECONDS = 30
 
 
 class Pace(NamedTuple):
-    """How contenders take turns: for how long, and how long each holds the lock and rests after it."""
+    """How contenders take turns: the total time, and how long each holds the lock and rests after it."""
 
     seconds: float
     hold: float = 0
     rest: float = 0
     grace: float = 0.5
-    """How long those who wait when the time is up may go on waiting."""
+    """How long a contender may go on waiting when the time is over, in seconds."""
 
 
 def calm(seconds: float) -> Pace:
-    """A pace at which the next one is asleep when the release comes, and has a core to itself then."""
+    """A pace at which the next contender sleeps when the release comes, and then has a free core."""
     return Pace(seconds, hold=0.001, rest=0.0003)
 
 
@@ -37,25 +37,25 @@ class Diary:
     """What happened to one contender."""
 
     turns: list[tuple[int, int, int]] = field(default_factory=list)
-    """When it asked, when it had the lock, when it gave it back."""
+    """For each turn: when it asked, when it had the lock, when it released it."""
     errors: list[str] = field(default_factory=list)
     asking_since: int = 0
-    """0: it is not waiting."""
+    """Since when it waits; 0 if it does not wait."""
 
     def failed(self, error: Exception) -> None:
         self.errors.append(f"{type(error).__name__}: {error}")
 
 
 class Contenders(ABC):
-    """Those of one process. Everybody has one turn after the end, so nobody waits for one who left."""
+    """The contenders of one process. Each has a turn after the end, so that none waits for one that left."""
 
     @abstractmethod
     def run(self, window: Window, pace: Pace) -> list[Diary]:
-        """Let them take turns; return some time after the window, whether all are done or not."""
+        """Let them take turns. Returns some time after the window, even if some still wait."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
 
 
 def gather(
@@ -68,7 +68,7 @@ def gather(
 
 
 class _Threads(Contenders):
-    """One to a contender. All are ready before any begins."""
+    """One thread per contender. All are ready before the first begins."""
 
     def __init__(self, crowd: Sequence[Turns]) -> None:
         self._crowd = crowd
@@ -177,7 +177,7 @@ class _Tasks(Contenders):
 
 
 async def _take(turns: AsyncTurns, diary: Diary, window: Window, pace: Pace) -> None:
-    """As `_take_turns`. Written twice, so that neither pays for the other."""
+    """The same for asyncio. It is written twice, so that neither version is slower because of the other."""
     clock, acquired = time.monotonic_ns, 0
     await asyncio.sleep((window.start - clock()) / 1e9)
     while acquired <= window.end:

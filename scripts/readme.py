@@ -1,6 +1,6 @@
-"""The README as PyPI shows it; hatchling asks for it (pyproject.toml).
+"""The README for PyPI; hatchling calls it (pyproject.toml).
 
-There it has no files beside it, so its links lead into the repository.
+PyPI has no files next to the README, so its links must point to the repository.
 """
 
 import re
@@ -11,7 +11,7 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class Readme(MetadataHookInterface):
-    """Fills in `readme`."""
+    """Sets `readme` in the metadata."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         files = metadata["urls"]["Repository"] + "/blob/main/"

@@ -1,12 +1,12 @@
-# What ./test and ./soak share, to be sourced after setup.sh: where tests leave their traces.
+# Sourced by ./test and ./soak after setup.sh: where tests write their files.
 
-# They start many Pythons: none of them shall compile again what another has compiled. This may be switched off
-# where they run, so that nothing is left behind, but in here nobody minds.
+# The tests start many Pythons. Each module should be compiled only once, so the bytecode is kept, even if the
+# caller's environment switches that off. It goes into .venv, where it is not in the way.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX=$root/.venv/bytecode
 
-# Servers that flush to a disk wait for whoever else writes to it, and on a shared machine that may be seconds.
-# What they flush is gone with the run anyway, so it is kept in memory where there is room for it.
+# Servers that flush to a disk wait for everything else that writes to it. On a shared machine this may take
+# seconds. Their data is deleted after the run anyway, so it is kept in memory if there is room.
 use_memory() {
     [ "$(df --output=avail -B1G /dev/shm 2> /dev/null | tail -n 1)" -ge 6 ] 2> /dev/null || return 0
     memory=$(mktemp -d /dev/shm/fencelock.XXXXXX)

@@ -1,7 +1,7 @@
-# Sourced by ./run, ./test and ./bench: makes the environment each of them runs in.
+# Sourced by ./run, ./test, ./soak and ./bench: makes the environment in which each of them runs.
 #
-# All that is taken for granted is python3, and pip in some Python. Debian's pip refuses to install into the
-# system and its python3 may come without venv, so pip only fetches uv into .tools, and uv does the rest.
+# It needs only python3, and some Python that has pip. Debian's pip refuses to install into the system, and
+# Debian's python3 may come without venv. So pip only fetches uv into .tools, and uv does the rest.
 # PYTHON chooses another interpreter: `PYTHON=python3.13 ./test`.
 
 root=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")
@@ -11,12 +11,12 @@ say() {
     printf 'fencelock: %s\n' "$*" >&2
 }
 
-# prepare run|dev|bench: makes .venv/NAME from requirements/NAME.txt, unless it is there and up to date.
+# prepare run|dev|bench: makes .venv/NAME from requirements/NAME.txt, unless it exists and is up to date.
 prepare() {
     up_to_date "$1" && return
     mkdir -p "$root/.venv"
-    # A lock, because two first runs at once would build in the same folder. The subshell closes
-    # the descriptor again: a program that ./run turns into must not inherit it.
+    # A lock, because two first runs at the same time would build in the same folder. The subshell closes
+    # the descriptor again, because the program that ./run executes must not inherit it.
     (
         flock 9
         up_to_date "$1" || build "$1"
@@ -27,9 +27,10 @@ up_to_date() {
     [ -f "$root/.venv/$1/stamp" ] && [ "$(< "$root/.venv/$1/stamp")" = "$(fingerprint "$1")" ]
 }
 
-# Changes whenever something the environment was made from does: the requirements, the project's
-# own metadata, the place of the checkout (scripts name it), the Python. Starts no Python to learn
-# its version, so a warm ./run costs a few milliseconds: the link leads to another file, or to none.
+# Prints a text that changes when an input of the environment changes: the requirements, the project's own
+# metadata, the folder of the checkout (installed scripts contain it), the Python. It does not start Python to
+# ask for its version, so a second ./run costs only a few milliseconds. If the Python changes, the link points to
+# another file or to none.
 fingerprint() {
     cat "$root/requirements/$1.txt" "$root/pyproject.toml" | sha256sum
     echo "$root $python $(readlink -e "$root/.venv/$1/bin/python")"
@@ -49,13 +50,13 @@ build() {
     say "preparing .venv/$1"
     "$uv" venv --quiet --clear --no-python-downloads --python "$interpreter" "$venv" >&2
     "$uv" pip sync --quiet --require-hashes --python "$venv" "$root/requirements/$1.txt" >&2
-    # Without isolation it is built by the pinned hatchling, not by whatever is newest today.
+    # No isolation: the pinned hatchling builds it, not the newest one of today.
     "$uv" pip install --quiet --no-deps --no-build-isolation --python "$venv" -e "$root" >&2
     fingerprint "$1" > "$venv/stamp"
 }
 
-# Prints where the chosen Python is. A shim of pyenv refuses to run a version that is installed, but
-# is none of those chosen with pyenv: then it is the newest with this name.
+# Prints the path of the chosen Python. A shim of pyenv refuses to run a version that is installed but not
+# selected in pyenv. Then this chooses the newest installed version with this name.
 find_interpreter() {
     local version
     "$python" -c '' 2> /dev/null && command -v "$python" && return
@@ -76,8 +77,8 @@ install_uv() {
     cp "$pinned" "$root/.tools/uv.txt"
 }
 
-# Prints a Python that has pip. A virtual environment may come without: then it is the Python that it
-# was made from, or any other. uv is a program, so it does not matter which Python fetches it.
+# Prints a Python that has pip. A virtual environment may have none: then this tries the Python that it was made
+# from, and then any other. uv is a program, so it does not matter which Python fetches it.
 find_pip() {
     local each
     while read -r each; do
@@ -91,7 +92,7 @@ find_pip() {
     return 1
 }
 
-# Installs those of the given Debian packages that are missing. Elsewhere it trusts the reader.
+# Installs the given Debian packages that are missing. On other systems it does nothing.
 install_packages() {
     local package missing=() as_root=()
     command -v apt-get > /dev/null || return 0
@@ -109,8 +110,8 @@ install_packages() {
         as_root=(sudo)
     fi
     say "installing ${missing[*]}"
-    # policy-rc.d keeps packages from starting their services: the tests run private servers, and
-    # one on the standard port would only be in somebody's way. An existing policy is left alone.
+    # policy-rc.d prevents packages from starting their services. The tests run private servers, and a server on
+    # the standard port could be in the user's way. An existing policy is not changed.
     "${as_root[@]}" bash -euc '
         policy=/usr/sbin/policy-rc.d
         if [ ! -e "$policy" ]; then

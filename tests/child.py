@@ -1,6 +1,6 @@
-"""A child process that takes locks and exists to be stopped, killed and forked.
+"""A child process that takes locks, for tests that stop, kill and fork it.
 
-As a program it reads one JSON request a line and answers each with one line; `Child` is its remote
+As a program it reads one JSON request per line and answers each with one line. `Child` is its remote
 control: `child.call("acquire", name="x", ttl=1)`.
 """
 
@@ -23,7 +23,7 @@ from tests.spawning import Spawned
 
 
 class Child:
-    """A process with a client of its own: `Child(face, url)`, or with a program of the same manners."""
+    """A process with its own client: `Child(face, url)`, or another program with the same protocol."""
 
     def __init__(self, *arguments: str, program: str = "tests.child") -> None:
         (their_in, our_out), (our_in, their_out) = os.pipe(), os.pipe()
@@ -33,18 +33,18 @@ class Child:
         self.pid = self._process.pid
 
     def send(self, do: str, **arguments: Any) -> None:
-        """Ask for something without waiting for the answer."""
+        """Send a request without waiting for the answer."""
         self._requests.write(json.dumps({"do": do, **arguments}) + "\n")
         self._requests.flush()
 
     def receive(self) -> Any:
-        """The next answer."""
+        """Return the next answer."""
         line = self._answers.readline()
         assert line, f"the child ended with {self._process.wait()}"
         return json.loads(line)
 
     def call(self, do: str, **arguments: Any) -> Any:
-        """Ask, and wait for the answer."""
+        """Send a request, and wait for the answer."""
         self.send(do, **arguments)
         return self.receive()
 
@@ -69,7 +69,7 @@ class Child:
         self.close()
 
     def hang_up(self) -> None:
-        """Have no more requests."""
+        """Tell the child that there are no more requests."""
         self._requests.close()
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class Session:
         return self._facts()
 
     async def do_wait(self, name: str, ttl: float) -> Any:
-        """As `acquire`, with an answer before that: when this process has heard that its ticket waits."""
+        """As `acquire`, but answers once before: when this process knows that its ticket waits."""
 
         def announce() -> None:
             while all(context.idle for context in self._client._contexts.every()):
@@ -131,7 +131,7 @@ class Session:
         return await self.do_acquire(name, ttl)
 
     async def do_crowd(self, names: list[str], ttl: float, waiters: int) -> Any:
-        """Hold each of these names, and let so many callers of this process wait for it."""
+        """Hold each of these names, and let this many callers of this process wait for it."""
         for name in names:
             lock = self._client.lock(name, ttl=ttl)
             self._crowd.append(await self._await(lock.acquire))

@@ -1,7 +1,7 @@
 """One of many processes that share, transact or run once; see test_company.py.
 
-What happens is noted in a journal, each line in one write: the moment by a clock that all processes
-of the machine share, the process, and what it did.
+Each process appends to a journal, each line in one write: the time of a clock that all processes of the
+machine share, the process, and what it did.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def transact(client: fencelock.Client, journal: Journal, name: str, folder: Path
 
 
 def once(client: fencelock.Client, journal: Journal, name: str, folder: Path) -> None:
-    """Ten callers, each of whom wants it done; the storage refuses those who come too late."""
-    from fencelock.guards import SqlGuard  # only this one pays for it
+    """Ten callers that all want the work done; the storage refuses a caller that comes too late."""
+    from fencelock.guards import SqlGuard  # only this kind of process needs the import
 
     guard = SqlGuard()
 

@@ -1,4 +1,4 @@
-"""Fixtures that hand out real servers. See servers.py for what one can do to them."""
+"""Fixtures that hand out real servers. servers.py says what a test can do to them."""
 
 import gc
 import signal
@@ -30,19 +30,19 @@ pytest_plugins = ["tests.unsteady"]
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests and all that they import are there to stay: no collection looks at them again."""
+    """Thousands of tests and their imports stay until the end: the garbage collector can ignore them."""
     gc.collect()
     gc.freeze()
 
 
-# Servers of the whole run, for tests that know only a URL: in use by other workers, at the same time.
-# Tests keep out of each other's way by using names of their own, and do these servers no harm.
+# Servers of the whole run, for tests that need only a URL. Other workers use them at the same time.
+# Each test uses its own names, and no test damages these servers.
 
 SHARED = pytest.StashKey[SharedServers]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # What a shell runs in the background ignores these, and so would all that it starts.
+    # A program that a shell runs in the background ignores these signals, and its children would, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):
@@ -60,7 +60,7 @@ LIMITS = ("REQUEST_TIMEOUT", "MIN_TIMEOUT")
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that are not about how long one request may take: a busy machine stalls for longer."""
+    """For tests that are not about the timeout of one request: a busy machine stalls for longer."""
     for name, module in list(sys.modules.items()):
         if name.startswith(("fencelock.primitives", "fencelock.client")):
             for limit in LIMITS:
@@ -70,7 +70,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def shared_server(pytestconfig: pytest.Config) -> Callable[[str], str]:
-    """Where this worker's place in a server is: `shared_server("etcd")`. To be asked for once."""
+    """Return the URL of this worker's place in a shared server: `shared_server("etcd")`. Call it once."""
     if hasattr(pytestconfig, "workerinput"):
         address, worker = (pytestconfig.workerinput[key] for key in ("shared", "workerid"))
     else:
@@ -85,7 +85,7 @@ def etcd_url(shared_server: Callable[[str], str]) -> str:
 
 @pytest.fixture(scope="session")
 def zookeeper_url(shared_server: Callable[[str], str]) -> str:
-    """With a session that is longer than every ttl in the tests."""
+    """A ZooKeeper whose session is longer than every ttl in the tests."""
     return shared_server("zookeeper") + "?session=600"
 
 
@@ -104,8 +104,8 @@ def mysql_template(shared_server: Callable[[str], str]) -> Path:
     return Path(shared_server("mysql_template"))
 
 
-# Servers of one worker, started when first asked for: one test at a time sees and counts what happens
-# there, and does them no harm. Those of Redis are for everybody, because they cost next to nothing.
+# Servers of one worker, started at their first use. One test at a time uses them: it can count what happens
+# there, and does not damage them. Redis servers cost almost nothing, so all tests use these.
 
 
 @pytest.fixture(scope="session")
@@ -129,13 +129,13 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterS
 @pytest.fixture(scope="session")
 def redlock_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with RedlockSet(tmp_path_factory.mktemp("redlock")) as nodes:
-        # Nothing happens to them, so who does not answer has no core at the moment.
+        # No test stops these servers, so a server that does not answer only waits for a free core.
         yield f"{nodes.url}?node_timeout=5"
 
 
 @pytest.fixture(scope="session")
 def etcd_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    # Nothing happens to it, so its members need not assure one another all the time that they live.
+    # No test stops its members, so they don't need short heartbeats.
     folder = tmp_path_factory.mktemp("etcd")
     with EtcdCluster(folder, heartbeat_interval=300, election_timeout=1500) as cluster:
         yield cluster
@@ -189,7 +189,7 @@ def redis_sentinels(tmp_path: Path) -> Iterator[SentinelSet]:
 
 @pytest.fixture
 def etcd_private(tmp_path: Path) -> Iterator[EtcdCluster]:
-    """A cluster whose members may be stopped, killed and frozen."""
+    """A cluster whose members the test may stop, kill and freeze."""
     with EtcdCluster(tmp_path / "etcd") as cluster:
         yield cluster
 
@@ -202,23 +202,24 @@ def fragile_redlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redloc
 
 @pytest.fixture
 def redlock_private(fragile_redlock: RedlockSet) -> Iterator[RedlockSet]:
-    """Five nodes that no other test uses meanwhile, and that may be killed, frozen and emptied."""
+    """Five nodes that no other test uses meanwhile. The test may kill, freeze and empty them."""
     yield fragile_redlock
     fragile_redlock.mend()
 
 
 @pytest.fixture(scope="module")
 def fragile_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    """Three Java machines take two seconds of work to start: it is mended instead, after each test."""
+    """Starting three Java machines takes two seconds of work, so each test's damage is repaired instead."""
     with Ensemble(tmp_path_factory.mktemp("zookeeper"), tidy=1, syncLimit=8) as ensemble:
         yield ensemble
 
 
 @pytest.fixture
 def private_zookeeper(fragile_zookeeper: Ensemble) -> Iterator[Ensemble]:
-    """An ensemble that no other test uses meanwhile, whose nodes may be stopped, killed and frozen.
+    """An ensemble that no other test uses meanwhile. The test may stop, kill and freeze its nodes.
 
-    It misses a leader after less than two seconds, and tidies up every second. Names are to be one's own.
+    It notices a missing leader after less than two seconds, and tidies up every second. Each test must use
+    its own names.
     """
     yield fragile_zookeeper
     fragile_zookeeper.mend()

@@ -1,10 +1,10 @@
-"""Counting what a Redis is asked to do, by lower-case command name.
+"""Count what clients ask a Redis to do, by lower-case command name.
 
     with counting.requests(server) as seen:
         lease = client.lock("order:42").acquire()
     assert seen == {"evalsha": 1}
 
-The counters are filled when the block ends. Everybody's commands count: use a private server.
+The counters are filled when the block ends. They count the commands of all clients: use a private server.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from tests.servers import RedisServer
 
 @contextmanager
 def commands(server: RedisServer) -> Iterator[Counter[str]]:
-    """Count the commands the server carries out, those that scripts call among them."""
+    """Count the commands that the server executes, including the commands that scripts call."""
     seen: Counter[str] = Counter()
     with server.client() as client:
         before = client.info("commandstats")
@@ -35,11 +35,11 @@ def commands(server: RedisServer) -> Iterator[Counter[str]]:
 
 @contextmanager
 def requests(server: RedisServer) -> Iterator[Counter[str]]:
-    """Count the requests clients send. A script is one, whatever it calls; CONFIG is not shown."""
+    """Count the requests that clients send. A script counts as one, whatever it calls. CONFIG is left out."""
     seen: Counter[str] = Counter()
     with server.client() as client, client.monitor() as monitor:
-        # The monitor shows everything in the order in which it was carried out, so what stands
-        # between two marks of our own is exactly what happened in the block.
+        # The monitor shows all commands in the order of execution, so the commands between our two marks
+        # are exactly the commands of the block.
         client.echo(start := uuid4().hex)
         for _ in _until(start, monitor):
             pass

@@ -1,7 +1,7 @@
 """One of many processes that take turns on a lock; see test_crowds.py.
 
-In each turn it reads a number from a file, notes its fence in a journal and writes the number plus one:
-if two ever did this at the same time, the sum would come out too small or the journal out of order.
+In each turn it reads a number from a file, appends its fence to a journal and writes the number plus one.
+If two processes did this at the same time, the sum would be too small or the journal out of order.
 """
 
 from __future__ import annotations

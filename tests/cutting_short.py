@@ -1,4 +1,4 @@
-"""Work that is cut short on purpose: interrupted at its k-th step, cancelled at its k-th await."""
+"""Cut work short on purpose: interrupt it at its k-th step, or cancel it at its k-th await."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def ctrl_c() -> None:
 
 
 class InterruptAt:
-    """Runs a signal's handler at the k-th step of Fencelock's own code that this thread takes.
+    """Runs a signal handler at the k-th step of Fencelock's own code in this thread.
 
-    A step is the beginning or the end of a call: there Python looks whether a signal has come.
+    A step is the beginning or the end of a call. There Python checks whether a signal has arrived.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class InterruptAt:
     ) -> None:
         self._left = k
         self._handler = handler
-        self._hook = self._trace  # Python itself does not keep what it is calling
+        self._hook = self._trace  # keep a reference: Python itself does not
         self.where: str | None = None
 
     def __call__(self, act: Callable[[], Any]) -> None:
@@ -46,10 +46,10 @@ class InterruptAt:
             pass
         finally:
             sys.settrace(before)
-            self._left = sys.maxsize  # a frame that lives on may still know this one
+            self._left = sys.maxsize  # a frame that is still alive may call this hook again
 
     def arm(self) -> None:
-        """Begin to count. Frames that have begun already are not looked at."""
+        """Begin to count. Frames that are already running are not traced."""
         sys.settrace(self._hook)
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
@@ -67,13 +67,13 @@ class InterruptAt:
 
 
 _OPEN = {dis.opmap.get(name) for name in ("CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD", "RESUME")}
-"""After these Python looks whether a signal has come; not when a `with` has just taken a lock."""
+"""After these opcodes Python checks for signals, except when a `with` has just taken a lock."""
 
 
 def interrupted(moment: int, function: Callable[[], object], *files: str) -> bool:
-    """Call a function with a KeyboardInterrupt at one of the moments in code whose file has such a name.
+    """Call a function, with a KeyboardInterrupt at one moment in code whose file name matches.
 
-    False: it has no such moment any more, and has come to its end.
+    Returns False if there was no such moment and the function finished.
     """
     moments = count()
     last: dict[FrameType, int] = {}
@@ -91,7 +91,7 @@ def interrupted(moment: int, function: Callable[[], object], *files: str) -> boo
         return trace
 
     tracing = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # Python 3.12 looks for that only in the next line
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 reads this only at the next line
     sys.settrace(trace)
     try:
         function()
@@ -122,7 +122,7 @@ class CancelledAt(Awaitable[Any]):
                 self.reached = True
                 task = asyncio.current_task()
                 assert task is not None
-                task.cancel()  # takes effect at the very yield below
+                task.cancel()  # takes effect at the yield below
             try:
                 yield suspended_on
             except BaseException as error:

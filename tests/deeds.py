@@ -1,8 +1,8 @@
-"""Every primitive, from its way in to its way out, written once for both faces.
+"""Every primitive, from acquire to release, written once for sync and async.
 
-A deed takes a client, a name and a body, and calls the body while it holds. A blocking client's methods
-answer at once; those of an `AsyncClient` are awaited. A new primitive is added here, and every test of a way
-out goes through it.
+A deed is one use of one primitive. It takes a client, a name and a body, and calls the body while it holds
+the name. It calls the methods of a blocking client directly and awaits those of an `AsyncClient`. Add each
+new primitive here: then all tests of the ways out include it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Deed:
 
     do: Callable[[Any, str, Body], Coroutine[Any, Any, None]]
     traits: tuple[str, ...] = ()
-    """What the engine must be able to do."""
+    """The traits that the engine must have."""
     explicit: bool = False
-    """Whether the program itself calls `release()`: then it also hears that the engine did not answer."""
+    """Whether the program itself calls `release()`. Then it gets the error if the engine does not answer."""
     bare: bool = False
-    """Whether it is taken outside of a block: then an interruption on the way in may come too late for us,
-    when the program has the lease already."""
+    """Whether it acquires outside a `with` block. Then an interruption may come after Fencelock has
+    returned the lease and before the program has stored it."""
     cancelled: bool = False
-    """Whether a loss cancels the body, with an `AsyncClient`."""
+    """Whether a lost lease cancels the body, with an `AsyncClient`."""
     notes: bool = False
-    """Whether there is something to be noted down before the lock is given back."""
+    """Whether an outcome must be stored before the release."""
 
 
 DEEDS: dict[str, Deed] = {}
@@ -49,7 +49,7 @@ def deed(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 class inside:
-    """`async with inside(block)`: the block of either face."""
+    """`async with inside(block)`, for a sync or an async block."""
 
     def __init__(self, block: Any) -> None:
         self._block = block
@@ -60,7 +60,7 @@ class inside:
         return self._block.__enter__()
 
     async def __aexit__(self, *failure: Any) -> None:
-        block, self._block = self._block, None  # nobody else keeps it, as in a real `with`
+        block, self._block = self._block, None  # no other reference to it, as in a real `with`
         if hasattr(block, "__aexit__"):
             await block.__aexit__(*failure)
         else:
@@ -81,7 +81,7 @@ def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def of_face(client: Any, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-    """A coroutine function, or for a blocking client a plain one that does the same."""
+    """Return the coroutine function, or for a blocking client a plain function that does the same."""
     if isinstance(client, fencelock.AsyncClient):
         return function
 
@@ -248,5 +248,5 @@ async def scheduled(client: Any, name: str, body: Body) -> None:
 
 
 def _new(name: str) -> str:
-    """What was done under one name is not done again."""
+    """Work that was done under one name is not done again."""
     return f"{name}:{uuid4().hex}"

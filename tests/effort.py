@@ -1,4 +1,4 @@
-"""How much a test does: as little as proves something in `./test`, much more in `./soak`."""
+"""How much a test does: in `./test` as little as proves something, in `./soak` much more."""
 
 import os
 from typing import TypeVar
@@ -8,13 +8,13 @@ import pytest
 T = TypeVar("T")
 
 SOAKING = "FENCELOCK_SOAK" in os.environ
-"""Set by `./soak` for all that it starts."""
+"""`./soak` sets it for all its processes."""
 
 
 only_in_soaks = pytest.mark.skipif(not SOAKING, reason="only in ./soak")
-"""For one more of what the suite has tried already."""
+"""For another variant of what the suite tests already."""
 
 
 def effort(usual: T, soaking: T) -> T:
-    """The number of examples, leases, waiters… in this run: `effort(60, 1_000)`."""
+    """Return the number of examples, leases, waiters… for this run: `effort(60, 1_000)`."""
     return soaking if SOAKING else usual

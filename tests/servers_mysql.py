@@ -16,7 +16,7 @@ DATABASE = "locks"
 
 
 class MysqlServer(Server):
-    """One MariaDB, which trusts the operating system to keep what it wrote, unless told otherwise.
+    """One MariaDB. By default it does not flush at commit: it relies on the operating system.
 
     Settings are those of my.cnf: `MysqlServer(folder, template, max_connections=5)`. `tester` may do
     everything in one database and nothing else; `admin` may do everything.
@@ -32,7 +32,7 @@ class MysqlServer(Server):
         self.settings: dict[str, Setting] = {
             "bind_address": HOST,
             "datadir": self.data,
-            "tmpdir": folder,  # in a shared one each server that starts deletes the others' tables
+            "tmpdir": folder,  # in a shared folder, each server that starts deletes the tables of the others
             "socket": folder / "socket",
             "pid_file": folder / "pid",
             "init_file": folder / "init.sql",
@@ -71,7 +71,7 @@ class MysqlServer(Server):
 
     def ready(self) -> bool:
         try:
-            # A server that beat ours to the port has another password.
+            # Another server on our port has another password.
             return self.execute("SELECT 1") == [(1,)]
         except pymysql.MySQLError:
             return False
@@ -88,27 +88,27 @@ class MysqlServer(Server):
         return f"mysql://{user}:{password}@{self.address}/{database}"
 
     def connect(self, **options: Any) -> pymysql.Connection[Any]:
-        """Make somebody else's connection to this server: an independent witness."""
+        """Make a connection with another library, as an independent witness."""
         settings = {"database": DATABASE, "autocommit": True, "connect_timeout": 5, **options}
         settings |= {"host": HOST, "port": self.port, "password": self.password}
-        # With TLS it would read all authorities of the machine at each connection: 20 ms of work.
+        # With TLS it would read all certificate authorities of the machine at each connection: 20 ms of work.
         return pymysql.connect(user="admin", ssl_disabled=True, **settings)
 
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run one statement on a connection of its own."""
+        """Run one statement on a new connection."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute(sql, values or None)
             return list(cursor.fetchall())
 
 
 class MysqlFactory(Protocol):
-    """What the fixture `mysql_server` is: call it for a private server with these settings."""
+    """The type of the fixture `mysql_server`. Call it to start a private server with these settings."""
 
     def __call__(self, **settings: Setting) -> MysqlServer: ...
 
 
 def make_template(folder: Path) -> Path:
-    """A data folder to copy: to make one takes seconds."""
+    """A data folder to copy, because making one takes seconds."""
     options = ("--skip-test-db", "--auth-root-authentication-method=normal", "--skip-name-resolve")
     sizes = (
         "--innodb-log-file-size=8M",
@@ -136,5 +136,5 @@ def make_template(folder: Path) -> Path:
 
 
 def _as_whom() -> list[str]:
-    """As root it runs only if told to; any other account might not reach a test's folder."""
+    """MariaDB runs as root only with this option. Another account might not reach a test's folder."""
     return ["--user=root"] if os.getuid() == 0 else []

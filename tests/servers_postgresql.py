@@ -21,7 +21,7 @@ from tests.servers import DIE_WITH_PARENT, HOST, Server, Setting
 from tests.waiting import eventually
 
 _ACCOUNT = "postgres"
-"""Who runs the server where the tests run as root: PostgreSQL refuses to."""
+"""The account that runs the server if the tests run as root: PostgreSQL refuses to run as root."""
 
 
 USER = "tester"
@@ -39,7 +39,7 @@ def _binaries() -> Path:
 
 
 PASSWORD = token_hex(8)
-"""Of all servers that this process starts, and of no others."""
+"""The password of all servers that this process starts, and of no others."""
 
 
 @cache
@@ -50,7 +50,7 @@ def _template() -> Path:
     folder.mkdir(exist_ok=True)
     secret = folder / "password"
     secret.write_text(PASSWORD)
-    # md5: the better scram-sha-256 is slow on purpose, at each connection.
+    # md5: the safer scram-sha-256 is slow on purpose, at each connection.
     options = ("--no-sync", "--auth=md5", "--encoding=UTF8", "--locale=C.UTF-8")
     who = (f"--username={USER}", f"--pwfile={secret}")
     _execute(str(_binaries() / "initdb"), "-D", str(folder / "data"), *options, *who)
@@ -78,7 +78,7 @@ class PostgresqlServer(Server):
             "full_page_writes": "off",
             "max_connections": 150,
             "shared_buffers": "16MB",
-            "dynamic_shared_memory_type": "mmap",  # in its folder: one that is killed cleans up nothing
+            "dynamic_shared_memory_type": "mmap",  # in its folder, because a killed server does not clean up
             "wal_level": "replica",
             "max_wal_size": "64MB",
             "min_wal_size": "32MB",
@@ -100,7 +100,7 @@ class PostgresqlServer(Server):
         return super().start()
 
     def _make(self) -> None:
-        """A new cluster of databases: a copy, for it takes long to make one."""
+        """Make a new cluster of databases, as a copy, because making one from scratch takes long."""
         _execute("cp", "-a", str(_template()), str(self.data))
 
     def run(self, program: str, *arguments: str) -> None:
@@ -110,7 +110,7 @@ class PostgresqlServer(Server):
     def ready(self) -> bool:
         try:
             with self.connect() as connection:
-                # A server that beat ours to the port has another password.
+                # Another server on our port has another password.
                 return connection.execute("SELECT 1").fetchone() == (1,)
         except psycopg.OperationalError:
             return False
@@ -127,7 +127,7 @@ class PostgresqlServer(Server):
         return f"postgresql://{user}:{password}@{self.address}/{database}"
 
     def connect(self, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
-        """Make somebody else's connection to this server: an independent witness."""
+        """Make a connection with another library, as an independent witness."""
         return psycopg.connect(
             host=HOST,
             port=self.port,
@@ -140,13 +140,13 @@ class PostgresqlServer(Server):
         )
 
     def execute(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run one statement on a connection of its own."""
+        """Run one statement on a new connection."""
         with self.connect() as connection:
             cursor = connection.execute(sql, values or None)
             return cursor.fetchall() if cursor.description else []
 
     def __exit__(self, *_: object) -> None:
-        self._end(signal.SIGQUIT)  # at once, but a SIGKILL would leave shared memory behind
+        self._end(signal.SIGQUIT)  # at once; a SIGKILL would leave shared memory behind
         _remove(self.folder)
 
     def stop(self) -> None:
@@ -156,7 +156,7 @@ class PostgresqlServer(Server):
     def kill(self) -> None:
         """Crash: all of its processes end at once."""
         processes, segment = self._processes(), self._segment()
-        super().kill()  # first the one that would start the others again
+        super().kill()  # first the process that would start the others again
         for process in processes:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -165,7 +165,7 @@ class PostgresqlServer(Server):
             subprocess.run(["ipcrm", "-m", segment], check=False, capture_output=True)
 
     def _segment(self) -> str:
-        """The few bytes of shared memory that a server which is killed leaves behind."""
+        """The id of the few bytes of shared memory that a killed server leaves behind."""
         try:
             _, segment = (self.data / "postmaster.pid").read_text().splitlines()[6].split()
         except (OSError, IndexError, ValueError):
@@ -173,7 +173,7 @@ class PostgresqlServer(Server):
         return segment
 
     def freeze(self) -> None:
-        """Stop all of its processes in their tracks: connections stay open, nothing is answered."""
+        """Freeze all of its processes: connections stay open, and it answers nothing."""
         super().freeze()
         for process in self._processes():
             with suppress(psutil.NoSuchProcess):
@@ -209,7 +209,7 @@ class Standby(PostgresqlServer):
         )
 
     def wait_for_sync(self) -> None:
-        """Wait until it has all that its primary has by now."""
+        """Wait until the standby has everything that the primary has now."""
         ((position,),) = self.primary.execute("SELECT pg_current_wal_lsn()")
         eventually(
             lambda: self.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", position)[0][0],
@@ -217,7 +217,7 @@ class Standby(PostgresqlServer):
         )
 
     def cut_off(self) -> None:
-        """Hear no more of the primary."""
+        """Cut the standby off from the primary."""
         self.execute("ALTER SYSTEM SET primary_conninfo = ''")
         self.execute("SELECT pg_reload_conf()")
         eventually(
@@ -226,12 +226,12 @@ class Standby(PostgresqlServer):
         )
 
     def promote(self) -> None:
-        """Become a primary."""
+        """Promote the standby to a primary."""
         assert self.execute("SELECT pg_promote()") == [(True,)]
 
 
 class PgBouncer(Server):
-    """A pooler in front of a server, in transaction mode unless told otherwise."""
+    """A pooler in front of a server, by default in transaction mode."""
 
     def __init__(self, folder: Path, server: PostgresqlServer, **settings: Setting) -> None:
         super().__init__(_reachable(folder))
@@ -273,13 +273,13 @@ class PgBouncer(Server):
 
 
 class PostgresqlFactory(Protocol):
-    """What the fixture `postgresql_server` is: call it for a private server with these settings."""
+    """The type of the fixture `postgresql_server`. Call it to start a private server with these settings."""
 
     def __call__(self, **settings: Setting) -> PostgresqlServer: ...
 
 
 def _reachable(folder: Path) -> Path:
-    """A folder that the account can reach, which is not so in pytest's own."""
+    """A folder that the account can reach. It can't reach pytest's own folders."""
     if os.getuid() != 0:
         return folder
     path = Path(tempfile.mkdtemp(prefix="fencelock-"))
@@ -294,7 +294,7 @@ def _remove(folder: Path) -> None:
 
 
 def _execute(*command: str) -> None:
-    """Run a program as the account that runs the server, and have it succeed."""
+    """Run a program as the account that runs the server, and check that it succeeds."""
     done = subprocess.run(
         [*_as_account(), *command], cwd="/", capture_output=True, text=True, timeout=120
     )
@@ -304,6 +304,6 @@ def _execute(*command: str) -> None:
 def _as_account() -> list[str]:
     if os.getuid() != 0:
         return []
-    # Says again to die with us: a change of user forgets it.
+    # Ask the kernel again to kill it when we end: a change of user drops that request.
     who = ("--reuid", _ACCOUNT, "--regid", _ACCOUNT, "--init-groups")
     return ["setpriv", *who, *DIE_WITH_PARENT[1:]]

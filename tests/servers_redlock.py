@@ -28,7 +28,7 @@ class RedlockSet(ServerSet):
         return "redlock://" + ",".join(node.address for node in self.nodes)
 
     def mend(self) -> None:
-        """Make good what a test has done: all nodes run, and know nothing. Settings stay changed."""
+        """Repair what a test has done: all nodes run, and are empty. Changed settings stay changed."""
         for node in self.nodes:
             if not node.runs:
                 node.start()

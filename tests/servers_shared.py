@@ -1,7 +1,7 @@
-"""Servers that all workers of a test run share: three Java machines for each would keep this one busy.
+"""Servers that all workers of a test run share. Three Java machines per worker would be too much work.
 
-The process that was started first, of which the workers are children, starts a server when somebody first
-asks for it, and stops it when the run is over. If that process is killed, its servers die with it.
+The parent process of the workers starts a server when a worker first asks for it, and stops it when the run
+is over. If that process is killed, its servers die with it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.servers_postgresql import PostgresqlServer
 from tests.servers_zookeeper import Ensemble
 
 Place = Callable[[str], str]
-"""From the name of a worker to a URL: a place in the server where it meets no other worker."""
+"""Maps the name of a worker to a URL: a place in the server that no other worker uses."""
 
 
 class SharedServers:
-    """Starts what is asked for at `address`, until it is closed."""
+    """Listens at `address` and starts servers on request, until it is closed."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="fencelock-shared-"))
@@ -32,7 +32,7 @@ class SharedServers:
         self._places: dict[str, Place] = {}
         self._running = ExitStack()
         self._listener = Listener(self.address)
-        # One thread for all: a server lives no longer than the thread that started it.
+        # One thread starts all servers, because a server dies with the thread that started it.
         self._thread = threading.Thread(target=self._answer, daemon=True)
         self._thread.start()
 
@@ -46,7 +46,7 @@ class SharedServers:
     def _answer(self) -> None:
         with self._running, self._listener:
             while True:
-                # Whoever asks may be killed before it has heard the answer.
+                # The worker may be killed before it receives the answer.
                 with suppress(OSError, EOFError), self._listener.accept() as link:
                     asked = link.recv()
                     if asked is None:
@@ -65,11 +65,11 @@ class SharedServers:
         return self._places[kind](worker)
 
     def _start_etcd(self, folder: Path) -> Place:
-        # Nothing happens to it, so its members need not assure one another all the time that they live.
+        # No test stops its members, so they don't need short heartbeats.
         cluster = self._running.enter_context(
             EtcdCluster(folder, heartbeat_interval=1000, election_timeout=5000)
         )
-        return lambda worker: cluster.url  # it has no places: names are unique in all tests
+        return lambda worker: cluster.url  # no separate places: names are unique in all tests
 
     def _start_zookeeper(self, folder: Path) -> Place:
         ensemble = self._running.enter_context(Ensemble(folder, tickTime=1000))
@@ -101,7 +101,7 @@ class SharedServers:
 
 
 def ask(address: str, kind: str, worker: str) -> str:
-    """The worker's place in the shared server of a kind; to be asked for once."""
+    """Return the URL of the worker's place in the shared server of this kind. Call it once."""
     with Client(address) as link:
         link.send((kind, worker))
         done, answer = link.recv()

@@ -1,6 +1,6 @@
-"""ZooKeeper for tests: Debian's package, small heaps, quick settings; ensembles of three, and one alone.
+"""ZooKeeper for tests: Debian's package, small heaps, short periods; ensembles of three, and single nodes.
 
-Each node is a `Server` that can be stopped, killed and frozen on its own; see servers.py.
+Each node is a `Server` that a test can stop, kill and freeze; see servers.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLASSPATH = ":".join(
     str(JARS / f"{name}.jar")
     for name in ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver")
 )
-# Three virtual machines for each ensemble have to fit, and to be there soon.
+# Each ensemble has three Java machines. They must be small and start quickly.
 JAVA = (
     "java",
     "-Xmx96m",
@@ -54,10 +54,10 @@ MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 @cache
 def _archive() -> Path:
-    """ZooKeeper's classes as Java wants them in memory: with it, a node starts with half the work.
+    """An archive of ZooKeeper's loaded classes. With it, a node starts with half the work.
 
-    Made once for each environment, by a node that has served for a moment. Java itself leaves it aside if it
-    does not fit.
+    A node that has run for a moment makes it, once per environment. Java ignores an archive that does not
+    fit.
     """
     java = Path(shutil.which("java") or "java").resolve()
     made_of = [(path, path.stat().st_mtime_ns) for path in (java, *map(Path, CLASSPATH.split(":")))]
@@ -78,7 +78,7 @@ def _make_archive(path: Path) -> None:
         ensemble.archive = f"-XX:ArchiveClassesAtExit={fresh}"
         with ensemble:
             ensemble.nodes[0].stop()
-    with suppress(FileNotFoundError):  # not every Java can do it
+    with suppress(FileNotFoundError):  # not every Java can make one
         fresh.rename(path)
 
 
@@ -96,7 +96,7 @@ class ZooKeeperServer(Server):
         self.archive = ""
 
     def _choose_ports(self) -> None:
-        if self.port:  # the others know them already
+        if self.port:  # the other nodes know its ports already
             return
         self.port, self.peer_port, self.election_port = free_port(), free_port(), free_port()
         if self.tls:
@@ -124,37 +124,37 @@ class ZooKeeperServer(Server):
 
     @property
     def certificate(self) -> Path:
-        """The self-signed certificate (and key) of a TLS server: clients take it for their CA."""
+        """The self-signed certificate (and key) of a TLS server. Clients use it as their CA."""
         path = self.folder / "server.pem"
         if not path.exists():
             _make_certificate(path)
         return path
 
     def ready(self) -> bool:
-        return True  # alone it can't serve: the ensemble waits for its nodes
+        return True  # a single node can't serve; the ensemble waits for its nodes
 
     @property
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 
     def ended(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether the process has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     def ask(self, word: str) -> str:
-        """Send a four-letter word; an empty answer means that it does not answer."""
+        """Send a four-letter command, and return the answer; empty if the node does not answer."""
         with suppress(OSError), socket.create_connection((HOST, self.port), timeout=5) as link:
             link.sendall(word.encode())
             return b"".join(iter(lambda: link.recv(65_536), b"")).decode()
         return ""
 
     def role(self) -> str:
-        """`leader`, `follower`, or nothing while it does not serve."""
+        """`leader`, `follower`, or an empty string while the node does not serve."""
         found = [line for line in self.ask("srvr").splitlines() if line.startswith("Mode: ")]
         return found[0].removeprefix("Mode: ") if found else ""
 
     def serves(self) -> bool:
-        """Whether it answers; by TLS too, of which the first handshake takes a cold machine seconds."""
+        """Whether the node answers, also with TLS. The first handshake takes a cold Java machine seconds."""
         if not self.role():
             return False
         if not self.tls:
@@ -167,7 +167,7 @@ class ZooKeeperServer(Server):
         return False
 
     def figures(self) -> dict[str, int]:
-        """What it counts: packets, watches, znodes, sessions."""
+        """The counters of the node: packets, watches, znodes, sessions."""
         lines = [line.split("\t") for line in self.ask("mntr").splitlines()]
         return {
             line[0].removeprefix("zk_"): int(float(line[1]))
@@ -177,12 +177,12 @@ class ZooKeeperServer(Server):
 
 
 class SingleServer(ZooKeeperServer):
-    """One that is no part of an ensemble. Unlike those, it flushes what it writes."""
+    """A node that is not part of an ensemble. Unlike those, it flushes what it writes."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, 1)
-        self.properties = ["-Dzookeeper.forceSync=yes"]  # the last word counts
-        self.port = 0  # nobody has to know it before it is started
+        self.properties = ["-Dzookeeper.forceSync=yes"]  # the last value wins
+        self.port = 0  # no other node has to know it before the start
 
     def command(self) -> list[str]:
         self.settings = {**SETTINGS, "clientPort": self.port, "dataDir": self.folder / "data"}
@@ -213,12 +213,12 @@ class Ensemble(ServerSet):
         self.archive = ""
         self.tls = tls
         self.tidy = tidy
-        # One alone is an ensemble, too.
+        # A single node is an ensemble, too.
         self.settings: dict[str, Setting] = {**SETTINGS, "standaloneEnabled": "false", **settings}
         self.nodes: list[ZooKeeperServer] = []
 
     def _start(self, running: ExitStack) -> None:
-        for attempt in range(3):  # somebody else may have been quicker to one of the ports
+        for attempt in range(3):  # another process may have taken one of the ports
             with ExitStack() as started:
                 self._make_nodes(self.folder / f"attempt-{attempt}")
                 for node in self.nodes:
@@ -245,13 +245,13 @@ class Ensemble(ServerSet):
                 node.settings["secureClientPort"] = node.secure_port
 
     def _serves(self) -> bool:
-        """Wait until every node serves; False if one has ended instead."""
+        """Wait until every node serves. Returns False if one has ended instead."""
         for node in self.nodes:
             eventually(lambda: node.ended() or node.role(), "the ensemble to serve", timeout=120)  # noqa: B023
         return not any(node.ended() for node in self.nodes)
 
     def mend(self) -> None:
-        """Make good what a test has done: thaw, start, and wait until every node serves."""
+        """Repair what a test has done: thaw, start, and wait until every node serves."""
         for node in self.nodes:
             if node.runs and not node.ended():
                 node.thaw()
@@ -260,7 +260,7 @@ class Ensemble(ServerSet):
                 node.start()
         try:
             self.wait(20)
-        except AssertionError:  # they may not find together again, so all begin anew
+        except AssertionError:  # they may never elect a leader again, so restart all of them
             for node in self.nodes:
                 node.kill()
             for node in self.nodes:

@@ -1,9 +1,9 @@
-"""Processes for tests that cost little: forked from one that has imported everything, but done nothing yet.
+"""Cheap processes for tests: forked from a process that has imported everything and done nothing else.
 
     Spawned("tests.child", "sync", url)      as subprocess.Popen([sys.executable, "-m", "tests.child", …])
 
-A Python that starts and imports a client is 130 ms of work, a fork of one that has done so is 15. They are no
-subjects for tests of how a program starts, ends or is signalled by a terminal.
+To start Python and import a client is 130 ms of work; to fork a process that has done so is 15 ms. Don't use
+these processes to test how a program starts, ends or gets signals from a terminal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ IMPORTED = (
 
 
 class Spawned:
-    """A process that runs one of our modules; `stdin`, `stdout` and `stderr` are open files of its parent."""
+    """A process that runs one of our modules. `stdin`, `stdout` and `stderr` are open files of its parent."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Spawned:
 def run(
     program: str, *arguments: str, input: str = "", environment: Mapping[str, str] = os.environ
 ) -> subprocess.CompletedProcess[str]:
-    """Run a module to its end: as subprocess.run() does."""
+    """Run a module to its end, as subprocess.run() does."""
     with (
         tempfile.TemporaryFile("w+") as stdin,
         tempfile.TemporaryFile("w+") as stdout,
@@ -112,7 +112,7 @@ def run(
 
 @cache
 def _nursery() -> socket.socket:
-    """The process that all others are forked from: one for each worker of a test run."""
+    """The process that all others are forked from. Each worker of a test run has one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         fd = theirs.fileno()
@@ -124,7 +124,7 @@ def _nursery() -> socket.socket:
         )
 
     def end() -> None:
-        ours.close()  # which tells it
+        ours.close()  # this tells it to end
         process.wait()
 
     atexit.register(end)
@@ -135,7 +135,7 @@ def _nursery() -> socket.socket:
 
 
 def serve(control: socket.socket) -> tuple[Any, list[int]] | None:
-    """Fork on request until nobody asks any more. In a fork it returns what that is to become."""
+    """Fork on request until there are no more requests. In a fork, return what the fork must run."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -193,11 +193,12 @@ def become(request: tuple[str, list[str], dict[str, str]], fds: list[int]) -> No
     except BaseException:
         sys.excepthook(*sys.exc_info())
         status = 1
-    # As any Python ends, but for the memory: to give back every object is more work than all else here.
+    # End as any Python does, but without freeing the memory: to free every object is more work than all
+    # the rest.
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(ValueError):  # it has closed it itself
+        with suppress(ValueError):  # the module has closed it already
             stream.flush()
     os._exit(status)
 
@@ -206,7 +207,7 @@ def main() -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()
-    gc.freeze()  # what is not touched is not copied
+    gc.freeze()  # the collector does not touch these objects, so forks don't copy them
     asked = serve(socket.socket(fileno=int(sys.argv[1])))
     if asked:
         become(*asked)

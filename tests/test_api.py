@@ -1,6 +1,6 @@
-"""The public face changes only on purpose: it is compared with `api.txt`, which a reviewer can read.
+"""The public API changes only on purpose: this test compares it with `api.txt`, which a reviewer can read.
 
-After a change that is meant: `python -m tests.test_api > tests/api.txt`, and a line in CHANGELOG.md.
+After an intended change, run `python -m tests.test_api > tests/api.txt`, and add a line to CHANGELOG.md.
 """
 
 import inspect
@@ -38,7 +38,7 @@ WITH = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 
 
 def describe() -> str:
-    """The whole public face: for users, the tree of errors, for writers of engines."""
+    """The whole public API: for users, the tree of errors, for authors of engines."""
     users = {name: getattr(fencelock, name) for name in fencelock.__all__}
     reached = {cls.__name__: cls for cls in (Lost, AsyncLost)}  # as `lease.lost`
     parts = [
@@ -64,7 +64,7 @@ def _describe(name: str, thing: Any) -> list[str]:
 
 
 def _made_by_users(cls: type) -> bool:
-    """Locks and leases come from a client, so how they are made is nobody's business."""
+    """Locks and leases come from a client, so their constructors are not public."""
     if cls.__module__.startswith("fencelock.guards"):
         return True
     return issubclass(
@@ -73,7 +73,7 @@ def _made_by_users(cls: type) -> bool:
 
 
 def _members(cls: type) -> Iterator[str]:
-    """Attributes and methods that our own classes bring, and what makes one usable in a `with`."""
+    """The attributes and methods of our own classes, and the methods for `with`."""
     fields = inspect.signature(cls).parameters if _made_by_users(cls) else {}
     ours = [base for base in cls.__mro__ if _is_ours(base)]
     for base in ours:
@@ -98,7 +98,7 @@ def _is_ours(cls: type) -> bool:
 
 
 class _Text:
-    """What prints as it is, without quotes."""
+    """Its `repr` is its text, without quotes."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -114,7 +114,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _called(head: str, function: Callable[..., Any]) -> str:
-    """A signature as one would write it: in one line, or with a line for each parameter."""
+    """A signature as in source code: in one line, or with one line per parameter."""
     signature = inspect.signature(function)
     given = signature.parameters.values()
     parameters = [each.replace(annotation=_plain(each.annotation)) for each in given]
@@ -168,7 +168,7 @@ def test_everything_public_has_a_docstring() -> None:
 
 
 def test_errors_travel_between_processes() -> None:
-    """One that does not makes a multiprocessing.Pool wait for ever."""
+    """An error that can't be pickled makes a multiprocessing.Pool wait for ever."""
     told = {
         "reason": "expired",
         "outcome": "unknown",

@@ -1,4 +1,4 @@
-"""Real processes that share, transact, and run things once: what they noted down, put in order."""
+"""Real processes share, transact, and run things once; the tests sort and check their journals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 class Company:
-    """Some processes that do the same. None of them outlives the block, whatever happens in it."""
+    """Some processes that do the same. They all end with the block, whatever happens in it."""
 
     def __init__(self, count: int, deed: str, url: str, name: str, folder: Path) -> None:
         words = ("tests.company", deed, url, name, str(folder))
@@ -45,7 +45,7 @@ class Company:
         return any(process.poll() is None for process in self.processes)
 
     def journal(self) -> list[list[str]]:
-        """What they did, in order of time: the process, then the words."""
+        """What they did, in order of time: the process, then the words of its line."""
         path = self._folder / "journal"
         lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
         return [words for _, *words in sorted(lines, key=lambda words: int(words[0]))]
@@ -58,7 +58,7 @@ class Company:
 
 
 def overlaps(journal: list[list[str]]) -> list[dict[str, int]]:
-    """How many were in at each moment, by kind."""
+    """How many held at each moment, by kind."""
     inside: dict[str, int] = {}
     seen = []
     for _, what, kind in journal:
@@ -71,7 +71,7 @@ def overlaps(journal: list[list[str]]) -> list[dict[str, int]]:
 def gathered(
     processes: int, callers: int, deed: str, url: str, name: str, folder: Path
 ) -> Iterator[Company]:
-    """A company that sets to work when all its callers are there."""
+    """A company that begins to work when all its callers are ready."""
     with (
         fencelock.Client(url) as client,
         client.lock(name) as lease,

@@ -1,4 +1,4 @@
-"""Requests and commands are told apart and counted exactly."""
+"""Requests and commands are counted separately and exactly."""
 
 import pytest
 

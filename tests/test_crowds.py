@@ -26,17 +26,17 @@ pytestmark = pytest.mark.usefixtures("patient")
 FACES = ("sync", "async")
 
 CROWD = effort(5, 12)
-"""Processes: most of what they cost is that they start."""
+"""How many processes. Most of their cost is their start."""
 
 CHEAP = ("sqlite", "redis")
-"""Where both faces are tried."""
+"""The engines that run both sync and async."""
 
 LEASES = {"sqlite": effort(2_000, 10_000), "redis": effort(2_000, 10_000)}
 LEASES |= {"postgresql": effort(500, 2_000), "mysql": effort(500, 2_000)}
 
 SOCKETS = {"sqlite": 4, "redis": 4, "postgresql": 9, "mysql": 9}
-"""At the most, for all these leases. On databases one request at a time is one connection, of which a client
-has eight, and one to listen."""
+"""The maximum number of connections for all these leases. On databases each connection has one request at a
+time; a client has eight of them, and one to listen."""
 
 
 @pytest.fixture(params=["sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql"])
@@ -51,7 +51,7 @@ def name() -> str:
     return f"crowd:{uuid4().hex}"
 
 
-# Where both faces go one way to the server, one of them is enough of a crowd.
+# Where sync and async use the same code to reach the server, one of them is enough.
 @pytest.mark.parametrize(
     ("url", "face"),
     [(engine, face) for engine in CHEAP for face in FACES]
@@ -63,7 +63,7 @@ def test_processes_take_turns(url: str, name: str, face: str, tmp_path: Path) ->
     processes, turns = CROWD, 8
     (tmp_path / "counter").write_text("0")
     with fencelock.Client(url) as client, ExitStack() as running:
-        # Held until all have joined: then the order of the first turns is known.
+        # The lock is held until all have joined, so that the order of the first turns is known.
         gate = client.lock(name).acquire()
         crowd = []
         for _ in range(processes):
@@ -113,7 +113,7 @@ async def test_work_per_hand_off_does_not_grow(
         with counting.commands(server) as commands:
             await gate.release()
             await soon(lambda: len(order) > hand_offs, "the hand-offs")
-        # One release each (the last one inside holds), and exactly one push each.
+        # One release per hand-off (the last holder still holds), and exactly one push per hand-off.
         assert commands["publish"] == hand_offs + 1
         assert commands["evalsha"] == hand_offs + 1
         per_hand_off = sum(commands.values()) / (hand_offs + 1)

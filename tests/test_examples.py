@@ -1,4 +1,4 @@
-"""The examples do what they say: each is run as a user would run it, and its outcome is read."""
+"""The examples do what they say: the tests run each as a user would, and check its output."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What a program pays for before its first lock: nothing that it does not use."""
+"""A program imports only what it uses before its first lock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RARE = {"cycles", "election", "locked", "once", "policies", "several", "transact
 
 
 def imported_by(*words: str, url: str = "") -> set[str]:
-    """All that Python imports in order to run this, by its own account."""
+    """All modules that Python imports to run this code, as Python itself reports."""
     ended = subprocess.run(
         [sys.executable, "-X", "importtime", *words],
         env=os.environ | {"FENCELOCK_URL": url},
@@ -40,13 +40,13 @@ def imported_by(*words: str, url: str = "") -> set[str]:
 
 
 def engines(modules: set[str]) -> set[str]:
-    """The engines among them."""
+    """The engines among these modules."""
     parts = [module.split(".") for module in modules if module.startswith("fencelock.engines.")]
     return {part[2] for part in parts} - {"contract", "registry"}
 
 
 def test_the_library_brings_no_engine_and_nothing_that_is_slow() -> None:
-    # What starts Python here, such as a tool that measures coverage, is not what we import.
+    # Ignore what the environment imports, such as a tool that measures coverage.
     modules = imported_by("-c", "import fencelock") - imported_by("-c", "pass")
     assert "fencelock.client" in modules
     assert engines(modules) == set()

@@ -127,7 +127,7 @@ def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_driver_that_can_not_be_loaded() -> None:
-    """As psycopg is where it finds no libpq."""
+    """As psycopg behaves when it finds no libpq."""
     code = "import fencelock; fencelock.Client('postgresql://:secret@localhost/app')"
     ended = subprocess.run(
         [sys.executable, "-c", code],
@@ -167,7 +167,7 @@ def test_every_engine_declares_its_traits() -> None:
         assert traits.guarantee in ("efficiency", "correctness")
         assert traits.fencing
         assert traits.clock
-        # No promise of correctness is without a condition, and a condition is of no use without one.
+        # Every promise of correctness has a condition, and only a promise of correctness has one.
         assert bool(traits.condition) == (traits.guarantee == "correctness")
 
 

@@ -1,4 +1,4 @@
-"""Every primitive, with the reply to any one of its requests lost: nothing is left behind, or done twice."""
+"""Every primitive, with the reply to one of its requests lost: nothing is left behind or done twice."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_reply_to_any_request_is_lost(
             with fencelock.Client(f"redis://{HOST}:{proxy.port}") as client:
                 client.names("nothing")  # connected
                 cut = proxy.cut_after_request(number)
-                # Not to know whether it was done is an honest answer; anything else would be wrong.
+                # "Unknown" is an honest answer here; anything else would be wrong.
                 with suppress(fencelock.EngineError, fencelock.LeaseLost):
                     deed(client, name)
                 if not cut.is_set():

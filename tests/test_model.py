@@ -1,6 +1,6 @@
-"""Every engine against the reference: random requests must be answered as core/queue.py answers them.
+"""Every engine against the reference: it must answer random requests as core/queue.py does.
 
-Nothing expires here (the ttl is long): what time does is in the conformance suite and the simulator.
+Nothing expires here, because the ttl is long. The conformance suite and the simulator test expiry.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LIMIT = 2.0
 
 
 class EngineAgainstModel(RuleBasedStateMachine):
-    """Five contenders do anything to one name, on the engine and on the model."""
+    """Five contenders send random requests for one name, to the engine and to the model."""
 
     url: ClassVar[str]
 
@@ -128,7 +128,7 @@ def test_engine_answers_as_the_model(
     urls = {"memory": f"memory://{uuid4().hex}", "sqlite": f"sqlite:///{tmp_path}/locks.db"}
     url = urls[engine] if engine in urls else request.getfixturevalue(f"{engine}_url")
     if engine in ("redis", "valkey"):
-        url += "/8"  # a database of its own: `names` looks at all that other tests have left in one
+        url += "/8"  # a separate database: `names` also lists what other tests have left in theirs
     machine = type("Machine", (EngineAgainstModel,), {"url": url})
     run_state_machine_as_test(
         machine,

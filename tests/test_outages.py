@@ -1,4 +1,4 @@
-"""The engine goes away and comes back: suspended, then lost at the deadline and never later."""
+"""The engine goes away and comes back: leases are suspended, then lost at the deadline, never later."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Outage = Callable[[], AbstractContextManager[None]]
 
 ENGINES = ["sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql"]
 PLACES = [(engine, face) for engine in ("sqlite", "redis", "redlock") for face in FACES]
-# Servers that take long to start, and are started for each of these tests: so only one face has them.
+# These servers take long to start, and each of these tests starts one. So they run either sync or async.
 PLACES += [("etcd", "async"), ("zookeeper", "sync"), ("postgresql", "async"), ("mysql", "sync")]
 
 
@@ -43,7 +43,7 @@ def place(request: pytest.FixtureRequest) -> tuple[str, str]:
 def fragile(
     place: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path
 ) -> tuple[str, Outage]:
-    """An engine's URL, and a way to have it gone for a while."""
+    """An engine's URL, and a way to take the engine away for a while."""
     if place[0] == "sqlite":
         path = tmp_path / "locks.db"
 
@@ -191,7 +191,7 @@ async def test_waiting_through_an_outage(cell: Cell, fragile: tuple[str, Outage]
 
 @contextmanager
 def many_signals() -> Iterator[None]:
-    """Interrupt whatever this thread waits for, twenty times a second; after 30 s for good."""
+    """Interrupt every wait of this thread with a signal, twenty times a second. Fails after 30 s."""
     hung = time.monotonic() + 30
 
     def handle(*_: object) -> None:
@@ -210,7 +210,7 @@ def many_signals() -> Iterator[None]:
     "place", [(engine, "sync") for engine in ENGINES], ids="-".join, indirect=True
 )
 def test_a_program_that_handles_signals_all_the_time(fragile: tuple[str, Outage]) -> None:
-    """After each of them Python waits again: for as long as is left, not as if nothing had been."""
+    """After each signal Python waits again: only for the time that is left, not for the whole time."""
     url, gone = fragile
     with fencelock.Client(url) as client:
         client.names()  # connected, and everything created
@@ -219,7 +219,7 @@ def test_a_program_that_handles_signals_all_the_time(fragile: tuple[str, Outage]
 
 
 async def _free(cell: Cell, client: Any) -> bool:
-    """Whether the lock is free: nobody holds it, nobody waits."""
+    """Whether the lock is free: no holder and no waiter."""
     try:
         seen = await cell.run(lambda: client.inspect(cell.name))
     except fencelock.EngineError:

@@ -1,8 +1,8 @@
-"""What is handed out: a source archive, the wheel that is built from it, and extras that are enough.
+"""What we publish: a source archive, the wheel that is built from it, and extras that are complete.
 
-The wheel comes out of the archive, by the pinned hatchling: to install one is to install the other. It goes
-into a fresh environment. Beside that, each extra goes into a folder of its own: with nothing else on the
-path, all modules of the extra's engines can be imported, and the other engines say what to install.
+The pinned hatchling builds the wheel from the archive, so a test of the wheel tests both. The wheel goes into
+a fresh environment. Each extra goes into a separate folder. With nothing else on the path, all modules of the
+extra's engines can be imported, and the other engines say what to install.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ def archive(built: Path) -> Path:
 
 
 def about(wheel: Path) -> Message:
-    """What PyPI and pip are told."""
+    """The metadata for PyPI and pip."""
     with zipfile.ZipFile(wheel) as packed:
         (name,) = [name for name in packed.namelist() if name.endswith("/METADATA")]
         return email.message_from_bytes(packed.read(name))
 
 
 def source() -> set[str]:
-    """All files of the package: modules, Lua, SQL, the mark that it is typed."""
+    """All files of the package: modules, Lua, SQL, `py.typed`."""
     paths = (ROOT / "src" / "fencelock").rglob("*")
     files = [path for path in paths if path.is_file() and "__pycache__" not in path.parts]
     return {str(path.relative_to(ROOT / "src")) for path in files}
@@ -109,7 +109,7 @@ def test_every_extra_is_there_and_all_is_all_of_them(wheel: Path) -> None:
 
 
 def needed(wheel: Path, extra: str) -> list[str]:
-    """What it asks for, with this extra; without one, what it always needs."""
+    """The requirements of this extra; without an extra, the requirements of the package itself."""
     asked = [Requirement(text) for text in about(wheel).get_all("Requires-Dist", [])]
     return [
         f"{one.name}{'[binary]' if one.extras else ''}{one.specifier}"
@@ -119,7 +119,7 @@ def needed(wheel: Path, extra: str) -> list[str]:
 
 
 def install(python: Path, *words: str | Path) -> None:
-    """Of the pinned versions, so that all of it is in uv's cache as a rule."""
+    """Install the pinned versions, which are usually in uv's cache."""
     pinned = ("--link-mode", "symlink", "-c", ROOT / "requirements" / "run.txt")
     command = ("pip", "install", "--python", python, *pinned)
     try:
@@ -130,11 +130,11 @@ def install(python: Path, *words: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That of a fresh environment, with the wheel and what it always needs. No extras."""
+    """The Python of a fresh environment with the wheel and its requirements, without extras."""
     folder = tmp_path_factory.mktemp("fresh") / "environment"
     uv("venv", "--offline", "--python", sys.executable, folder)
     python = folder / "bin" / "python"
-    # Not through the cache, which would keep the wheel of each run for ever.
+    # Not through the cache: it would keep the wheel of each run for ever.
     uv("pip", "install", "--python", python, "--offline", "--no-cache", "--no-deps", wheel)
     install(python, *needed(wheel, ""))
     return python

@@ -1,4 +1,4 @@
-"""The proxy breaks what it is told to break, and nothing else."""
+"""The proxy breaks what a test tells it to break, and nothing else."""
 
 import socket
 from collections.abc import Callable, Iterator

@@ -1,8 +1,9 @@
-"""What the documentation shows is run, and what it names is there.
+"""The code in the documentation runs, and the files that it names exist.
 
-Python blocks are programs of their own, each run in an empty folder. What one prints must be what the
-comment behind each `print(…)` says; there, `…` stands for anything, as does `e.g.` for any line. Shell
-blocks (`sh`) are run as well. What can't be run here is marked `console`, or `py` for a fragment.
+Each Python block is a separate program, run in an empty folder. Its output must match the comment behind
+each `print(…)`. In these comments `…` stands for any text, and a comment that begins with `e.g.` matches
+any line. Shell blocks (`sh`) run as well. Blocks that can't run here are marked `console`, or `py` for a
+fragment.
 """
 
 import os
@@ -49,7 +50,7 @@ def blocks(language: str) -> Iterator[Block]:
 
 @pytest.fixture
 def surroundings(tmp_path: Path) -> dict[str, str]:
-    """An environment in which `fencelock` is installed, and in which nobody's own locks are touched."""
+    """An environment in which `fencelock` is installed, and which does not touch the user's own locks."""
     command = tmp_path / "bin" / "fencelock"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fencelock "$@"\n')
@@ -68,7 +69,7 @@ def run(
 ) -> str:
     text = block.text
     if REDIS in text:
-        # A database of its own: names such as `nightly` may be in use by other tests.
+        # A separate database: other tests may use names such as `nightly`.
         text = text.replace(REDIS, request.getfixturevalue("redis_url") + "/9")
     if REDLOCK in text:
         text = text.replace(REDLOCK, request.getfixturevalue("redlock_url"))
@@ -158,7 +159,7 @@ def _prose(page: Path) -> str:
 
 
 def _anchors(page: Path) -> set[str]:
-    """Those that GitHub gives to a page's headings."""
+    """The anchors that GitHub gives to the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", _prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""Several engines as one: each name has its own, and nothing is lost between them."""
+"""Several engines as one: each name belongs to one engine, and nothing is lost between them."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_an_etcd_cluster_begins_anew_if_somebody_was_quicker_to_a_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server((HOST, 0)) as quicker:
-        # The last port of the last member: the others have written down where to find it by then.
+        # The last port of the last member: by then the others have stored where to find it.
         first = [*(free_port() for _ in range(8)), quicker.getsockname()[1]]
         ports = itertools.chain(first, iter(free_port, None))
         monkeypatch.setattr(servers_etcd, "free_port", lambda: next(ports))

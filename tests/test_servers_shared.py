@@ -1,4 +1,4 @@
-"""Servers of the whole run: each worker has a place of its own there, and nothing is left of them."""
+"""Servers of the whole run: each worker has its own place there, and no server is left behind."""
 
 import shutil
 import socket
@@ -45,4 +45,4 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert run.stdout, run.stderr
     address, url = run.stdout.split()
     eventually(lambda: not listens(url), "the servers to die")
-    shutil.rmtree(Path(address).parent)  # who is killed can't
+    shutil.rmtree(Path(address).parent)  # a killed process can't do this itself

@@ -1,4 +1,4 @@
-"""scripts/setup.sh finds what it needs, whatever Python comes first."""
+"""scripts/setup.sh finds what it needs, whichever Python comes first in PATH."""
 
 from __future__ import annotations
 

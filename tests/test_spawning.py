@@ -1,4 +1,4 @@
-"""Processes that are forked instead of started: for a test they behave as any other."""
+"""Processes that are forked instead of started: for a test they behave like any other."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def test_it_can_be_stopped_and_killed() -> None:
         assert psutil.pid_exists(process.pid)
         process.kill()
         assert process.wait(60) == -signal.SIGKILL
-        process.kill()  # does nothing
+        process.kill()  # does nothing: it has ended already
     assert process.poll() == -signal.SIGKILL

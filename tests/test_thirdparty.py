@@ -1,7 +1,7 @@
-"""Engines of other packages: found by their entry point, and used as if they were ours.
+"""Engines of other packages: found by their entry point, and used like our own.
 
-The package is tests/thirdparty, which docs/engines/writing-your-own.md shows in full. Here it is
-put on the path of a new process, as an installer would put it there.
+The package is tests/thirdparty, which docs/engines/writing-your-own.md shows in full. The tests put it on the
+path of a new process, as an installer would.
 """
 
 import configparser
@@ -42,7 +42,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """A folder as site-packages would be after `pip install acme-locks`."""
+    """A folder that looks like site-packages after `pip install acme-locks`."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
     shutil.copy(PACKAGE / "acme_locks.py", tmp_path)
     information = tmp_path / f"acme_locks-{project['version']}.dist-info"

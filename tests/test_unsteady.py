@@ -1,4 +1,4 @@
-"""Which failures get a second chance, and what becomes of the run."""
+"""Which failures get a second chance, and how the run ends then."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_wait_in_a_thread() -> None:
         eventually(lambda: False, "nothing", 0.01)
 
 
-# What becomes of the run.
+# How the run ends.
 
 ROOT = Path(__file__).parent.parent
 
@@ -195,7 +195,7 @@ BOTH = "def test_both(wait, wait_after): wait()"
 
 
 class Run:
-    """A run of pytest on some tests, as `./test` does it, with two excuses instead of five."""
+    """Run pytest on some tests as `./test` does, with two excused tests instead of five."""
 
     def __init__(self, folder: Path, tests: list[str], *options: str, limit: float = 120) -> None:
         (folder / "conftest.py").write_text(CONFTEST)
@@ -218,7 +218,7 @@ class Run:
 
     @property
     def closing(self) -> str:
-        """The closing line, without its colours and its duration."""
+        """The last line, without its colours and its duration."""
         return self.lines[-1].strip("= ").partition(" in ")[0]
 
     @property
@@ -228,7 +228,7 @@ class Run:
 
 @pytest.mark.parametrize("options", [(), ("-n2", "--dist=worksteal")])
 def test_excused(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """In whatever phase it waits, it is counted once."""
+    """A test is counted once, whichever of its phases timed out."""
     run = Run(tmp_path, [STEADY, BOTH, TEARDOWN], *options)
     assert run.code == 0, run.said
     assert run.closing == "1 passed, 2 unsteady"

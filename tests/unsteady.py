@@ -1,8 +1,8 @@
-"""A wait that timed out among all the other tests may only show that the machine was busy.
+"""Give a second chance to a test whose wait timed out: perhaps only the machine was busy.
 
-With `--unsteady N` such tests run again when all others have ended: alone, twice, each time in a new process.
-If they pass both times, the run is green, and closes with a block UNSTEADY that names them. The run is red if
-anything else failed, if there are more than N such tests, if one does not pass alone, or if it was cut short.
+With `--unsteady N` such tests run again after all others: alone, twice, each time in a new process. If they
+pass both times, the run is green, and its last block UNSTEADY names them. The run is red if any other test
+failed, if there are more than N such tests, if one of them does not pass alone, or if the run was cut short.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from _pytest.terminal import TerminalReporter
 from tests.waiting import InVain
 
 LIMIT = 300.0
-"""Seconds that a test has when it runs by itself. pytest ends one that hangs much earlier."""
+"""Time limit of a test that runs alone, in seconds. pytest ends a test that hangs much earlier."""
 
 TIMES = 2
 
 
 def only_waited(error: BaseException) -> bool:
-    """Whether the test's own wait timed out, and nothing else went wrong before or meanwhile."""
+    """Whether the test's own wait timed out, and nothing else failed before it or with it."""
     found = [error]
     for each in found:
         if isinstance(each, BaseExceptionGroup):
@@ -43,7 +43,7 @@ def only_waited(error: BaseException) -> bool:
 
 
 def _timed_out(error: BaseException) -> bool:
-    """Exactly these types: a `LockTimeout`, also a TimeoutError, is a result."""
+    """Exactly these types: a `LockTimeout` is also a TimeoutError, but it is a result."""
     if type(error) in (TimeoutError, subprocess.TimeoutExpired):
         frames = traceback.walk_tb(error.__traceback__)
         modules = (frame.f_globals.get("__name__", "") for frame, _ in frames)
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class SecondChance:
-    """Looks at what has failed when the workers are done, and runs it again."""
+    """Runs failed tests again when the workers have finished."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -121,13 +121,13 @@ class SecondChance:
         return True
 
     def _run_alone(self, test: str) -> str:
-        """What it said if it did not pass."""
+        """Run a test alone. Returns its output if it did not pass, otherwise an empty string."""
         command = [sys.executable, "-m", "pytest", "--unsteady=0"]
         if self._config.pluginmanager.hasplugin("xdist"):
             command.append("-n0")
         if basetemp := self._config.getoption("basetemp"):
-            command.append(f"--basetemp={basetemp}-alone")  # not the same: pytest empties it
-        # A file, not a pipe: a server that is left over would keep a pipe open.
+            command.append(f"--basetemp={basetemp}-alone")  # another one: pytest empties it
+        # A file, not a pipe: a server that still runs would keep a pipe open.
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
                 [*command, test],
@@ -145,12 +145,12 @@ class SecondChance:
                 return f"ended after {LIMIT:g} s at the latest: {type(error).__name__}"
             output.seek(0)
             said = output.read()
-        # To be skipped is not to pass.
+        # A skipped test has not passed.
         closing = said.rstrip().rpartition("\n")[2]
         return "" if code == 0 and "1 passed" in closing else said
 
     def _excuse(self, failed: list[pytest.TestReport]) -> None:
-        """Count each test once, as what it is; it may have passed before its teardown failed."""
+        """Count each of these tests once, as unsteady. It may have passed before its teardown failed."""
         self._excused = failed
         tests = {report.nodeid: report for report in failed}
         stats = self._reporter.stats

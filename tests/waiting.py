@@ -1,4 +1,4 @@
-"""Waiting for conditions: a test doesn't sleep and hope, it says what it waits for."""
+"""Wait for conditions: a test says what it waits for, instead of sleeping and hoping."""
 
 import asyncio
 import inspect
@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Seconds after which a test gives up. Only a broken program takes as long, or a machine that stalls; three
-ZooKeepers on a busy one may need a third of it to elect a leader while the old one is frozen."""
+"""Longest wait of a test, in seconds. Only a broken program or a stalled machine takes that long. On a busy
+machine, three ZooKeepers may need a third of it to elect a leader while the old leader is frozen."""
 
 
 class InVain(AssertionError):
-    """The test gave up waiting. It may be the machine: see unsteady.py."""
+    """The test waited too long. The machine may have been busy: see unsteady.py."""
 
 
 RESPITE = 3
-"""How many times as long as a look has taken the next one is waited for: some are work for a server, too."""
+"""The pause after a look, as a multiple of the time that the look took. A look can be work for a server."""
 
 
 class _Pauses:
-    """How long to pause between two looks: short at first, for most things come at once."""
+    """The pauses between two looks: short at first, because most conditions become true at once."""
 
     def __init__(self, timeout: float, what: str) -> None:
         self._what = what
@@ -41,7 +41,7 @@ class _Pauses:
 
 
 def eventually(condition: Callable[[], T], what: str, timeout: float = PATIENCE) -> T:
-    """Poll until the condition is true and return its value, or fail and name what never came."""
+    """Poll until the condition is true, and return its value. Fails with what it waited for."""
     pauses = _Pauses(timeout, what)
     while not (value := condition()):
         time.sleep(pauses.next())
@@ -61,5 +61,5 @@ async def soon(condition: Callable[[], Any], what: str, timeout: float = PATIENC
 
 
 async def within(task: asyncio.Task[T]) -> T:
-    """What a task brings, which must not take for ever."""
+    """Return the result of a task, which must not take for ever."""
     return await asyncio.wait_for(task, PATIENCE)

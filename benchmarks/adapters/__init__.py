@@ -1,1 +1,1 @@
-"""Every lock that is measured, reduced to acquire and release."""
+"""Every lock that the benchmark measures, reduced to acquire and release."""

@@ -1,4 +1,4 @@
-"""What a benchmark needs of a lock."""
+"""What the benchmark needs from a lock."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ TTL_SECONDS = 30
 
 
 class Turns(ABC):
-    """One contender for one name, in one process. Made in the process that uses it."""
+    """One contender for one name, in one process. It is made in the process that uses it."""
 
     label: ClassVar[str]
     ttl: ClassVar[float] = TTL_SECONDS
-    """For those that have one."""
+    """The ttl, for locks that have one, in seconds."""
 
     @abstractmethod
     def __init__(self, url: str, name: str, seat: int = 0, seats: int = 1) -> None:
-        """Connect. `seat` of `seats` is for those that pass something around in a ring."""
+        """Connect. `seat` of `seats` is for adapters that pass something around in a ring."""
 
     def warm_up(self) -> None:  # noqa: B027 - most have nothing to do
-        """Called before the turns begin, in the thread that takes them: some connect in each."""
+        """Called before the turns begin, in the thread that takes them: some libraries connect per thread."""
 
     @abstractmethod
     def acquire(self) -> None: ...
@@ -30,11 +30,11 @@ class Turns(ABC):
     def release(self) -> None: ...
 
     def close(self) -> None:  # noqa: B027 - some have nothing to close
-        """Give back the connection."""
+        """Close the connection."""
 
     @classmethod
     def crowd(cls, url: str, name: str, taken: Sequence[int], seats: int) -> Sequence[Turns]:
-        """Several contenders in one process, on some of the seats. Who has a client shares it."""
+        """Several contenders in one process, on some of the seats. They share a client, if there is one."""
         return [cls(url, name, seat, seats) for seat in taken]
 
     @classmethod  # noqa: B027 - only those with a token need it
@@ -53,7 +53,7 @@ class AsyncTurns(ABC):
     async def connect(cls, url: str, name: str) -> Self: ...
 
     async def warm_up(self) -> None:  # noqa: B027 - as above
-        """Called before the turns begin: some connect when they are first used."""
+        """Called before the turns begin: some libraries connect at their first use."""
 
     @abstractmethod
     async def acquire(self) -> None: ...
@@ -66,7 +66,7 @@ class AsyncTurns(ABC):
 
     @classmethod
     async def crowd(cls, url: str, name: str, size: int) -> Sequence[AsyncTurns]:
-        """Several contenders in one loop. Who has a client shares it."""
+        """Several contenders in one event loop. They share a client, if there is one."""
         return [await cls.connect(url, name) for _ in range(size)]
 
     @classmethod  # noqa: B027 - as above
@@ -86,8 +86,8 @@ class Keeper(ABC):
 
     @abstractmethod
     def hold(self, names: Sequence[str]) -> None:
-        """Acquire them all, and begin to renew them."""
+        """Acquire all leases, and begin to renew them."""
 
     @abstractmethod
     def lost(self) -> int:
-        """How many of them are not held any more."""
+        """How many leases are not held any more."""

@@ -13,7 +13,7 @@ from benchmarks.adapters.contract import AsyncTurns, Keeper, Turns
 
 
 class Fencelock(Turns):
-    """As the README shows it: a `with`, a new lock object each time."""
+    """As in the README: with `with`, and a new lock object each time."""
 
     label = "Fencelock"
 
@@ -63,7 +63,7 @@ class FencelockReused(Fencelock):
 
 
 class FencelockSession(Fencelock):
-    """On the database's own locks, which last as long as a connection: no ttl, no fence that lasts."""
+    """On the database's own locks, which last as long as a connection. No ttl."""
 
     label = "Fencelock, session lock"
     schemes: ClassVar = {"mysql": "mysql+getlock", "postgresql": "postgresql+advisory"}
@@ -74,13 +74,13 @@ class FencelockSession(Fencelock):
 
 
 class FencelockMutex(Fencelock):
-    """To compare other primitives with."""
+    """The mutex, for comparison with other primitives."""
 
     label = "Fencelock, the mutex"
 
 
 class FencelockReader(Fencelock):
-    """A reader, with no writer about."""
+    """A reader, without any writer."""
 
     def acquire(self) -> None:
         self._held = self.client.rwlock(self._name).read()
@@ -112,7 +112,7 @@ class FencelockTransaction(Fencelock):
 
 
 class AsyncFencelock(AsyncTurns):
-    """As the README shows it, with `async with`."""
+    """As in the README, with `async with`."""
 
     label = "Fencelock, asyncio"
 
@@ -146,7 +146,7 @@ class AsyncFencelock(AsyncTurns):
 
 
 class FencelockKeeper(Keeper):
-    """One client, whose keeper renews many with one request."""
+    """One client. Its keeper renews many leases with one request."""
 
     label = "Fencelock"
 

@@ -1,1 +1,1 @@
-"""What a run found out: Markdown and charts for people, JSON for programs."""
+"""The results of a run: Markdown and charts for people, JSON for programs."""

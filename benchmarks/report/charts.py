@@ -31,7 +31,7 @@ def is_limit(label: str) -> bool:
 def draw_bars(
     title: str, axis: str, values: Mapping[str, float], *, best: str, theme: str = ""
 ) -> str:
-    """One bar for each contestant, the best on top; the limit is a line through all of them."""
+    """One bar per contestant, the best on top. The limit is a line through all bars."""
     ours = next(iter(values))
     known = {label: value for label, value in values.items() if 0 < value < math.inf}
     order = sorted(known, key=lambda label: known[label], reverse=best == "higher")
@@ -58,7 +58,7 @@ def draw_bars(
 def draw_curves(
     title: str, below: str, axis: str, curves: Curves, *, best: str, theme: str = ""
 ) -> str:
-    """One line for each contestant, named where it ends; limits are dashed."""
+    """One line per contestant, with its name at the end. Limits are dashed."""
     ours = next(iter(curves))
     places = sorted({place for curve in curves.values() for place in curve})
     known = {
@@ -95,13 +95,13 @@ def draw_curves(
 
 
 def spread(wanted: Mapping[str, float], apart: float) -> dict[str, float]:
-    """Places as close to the wanted ones as can be, so that none is too close to the one above."""
+    """Places as close as possible to the wanted ones, with enough distance between neighbours."""
     order = sorted(wanted, key=lambda label: wanted[label])
     placed: dict[str, float] = {}
     last = -math.inf
     for label in order:
         placed[label] = last = max(wanted[label], last + apart)
-    # Those that were pushed down share the push with those who pushed.
+    # Names were only moved down. Move all of them up by half of the largest shift, so that they share it.
     drift = max((placed[label] - wanted[label] for label in order), default=0) / 2
     return {label: place - drift for label, place in placed.items()}
 

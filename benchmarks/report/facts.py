@@ -1,4 +1,4 @@
-"""Where it ran, in general terms."""
+"""Facts about the machine of a run, in general terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder with all of it: report.md, one SVG per chart, results.json."""
+"""Writes the folder of a report: report.md, one SVG per chart, results.json."""
 
 from __future__ import annotations
 

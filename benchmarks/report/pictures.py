@@ -1,4 +1,4 @@
-"""Which charts there are. A table says in which of them it belongs."""
+"""The charts of a report. A table names the chart that shows it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from benchmarks.rounds import Table
 
 
 class Picture(NamedTuple):
-    """What stands around a chart."""
+    """The texts around a chart."""
 
     title: str
     axis: str
     below: str = ""
-    """The horizontal axis, if it is a curve."""
+    """The label of the horizontal axis, if the chart has curves."""
 
 
 PICTURES = {
-    "redis-pair": Picture("Redis: acquire + release, nobody disputes", "µs per pair"),
+    "redis-pair": Picture("Redis: acquire + release, no contention", "µs per pair"),
     "redis-pair-asyncio": Picture("Redis, asyncio: acquire + release", "µs per pair"),
     "redis-hand-off": Picture(
         "Redis: hand-offs, empty sections", "hand-offs per second", "processes"
@@ -55,7 +55,7 @@ PICTURES = {
     "mysql-hand-off": Picture(
         "MariaDB: hand-offs, empty sections", "hand-offs per second", "processes"
     ),
-    "sqlite-pair": Picture("SQLite: acquire + release, nobody disputes", "µs per pair"),
+    "sqlite-pair": Picture("SQLite: acquire + release, no contention", "µs per pair"),
     "sqlite-hand-off": Picture(
         "SQLite: hand-offs, 1 ms sections", "hand-offs per second", "processes"
     ),
@@ -63,7 +63,7 @@ PICTURES = {
 
 
 def draw_all(tables: Sequence[Table], *, theme: str = "") -> Iterator[tuple[str, str]]:
-    """Each chart for which something was measured: its name, and the picture."""
+    """The name and the picture of each chart that has measurements."""
     for name, picture in PICTURES.items():
         shown = [table for table in tables if table.chart == name]
         if shown:
@@ -72,7 +72,7 @@ def draw_all(tables: Sequence[Table], *, theme: str = "") -> Iterator[tuple[str,
 
 def _draw(picture: Picture, shown: Sequence[Table], theme: str) -> str:
     best, title = shown[0].better, picture.title
-    if len(shown) == 1:  # a curve of one point is none
+    if len(shown) == 1:  # one point is not a curve
         (table,) = shown
         if picture.below:
             title += f"; {picture.below}: {table.at:,g}"

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.rounds import Table
 
 CLEARLY = 1.2
-"""Who is better by less is as good: a shared machine can't tell them apart."""
+"""Smaller ratios count as equal, because a shared machine can't tell them apart."""
 
 
 def as_json(facts: dict[str, Any], found: dict[str, list[Table]], skipped: dict[str, str]) -> str:
@@ -40,7 +40,7 @@ def _plain(table: Table) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows no infinity."""
+    """Replace infinity with None, because JSON has no infinity."""
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -49,7 +49,7 @@ def _finite(value: Any) -> Any:
 
 
 def disagreements(one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:
-    """Whom one run found clearly better than somebody, and the other clearly worse."""
+    """The pairs that one run ranks clearly in one order, and the other run clearly in the opposite order."""
     theirs = {table["title"]: table for table in _tables(other)}
     for table in _tables(one):
         if table["title"] not in theirs:

@@ -38,7 +38,7 @@ RIVALS = [name for name in LIGHT if name[1:].isdigit()]
 
 
 def document(width: float, height: float, parts: Iterable[str], *, theme: str = "") -> str:
-    """A whole picture. It follows the reader's theme, unless it is told which one to take."""
+    """A whole picture. By default it follows the reader's light or dark theme."""
     rules = {"light": _rules(LIGHT), "dark": _rules(DARK)}.get(
         theme,
         f"{_rules(LIGHT)}\n@media (prefers-color-scheme: dark) {{\n{_rules(DARK)}\n}}",
@@ -110,7 +110,7 @@ def bar(x: float, y: float, width: float, height: float, colour: str) -> str:
 
 
 class Scale:
-    """From values to places. May be logarithmic, where the largest would otherwise hide the smallest."""
+    """Maps values to places. It may be logarithmic, if the largest value would hide the smallest."""
 
     def __init__(
         self, values: Sequence[float], start: float, end: float, *, may_bend: bool = True

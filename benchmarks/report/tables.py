@@ -14,7 +14,7 @@ HEADER = """\
 
 
 def rows(table: Table) -> Iterator[str]:
-    """One row of the big table per rival. The ratio is above 1 where we are ahead."""
+    """The rows of the big table, one per rival. The ratio is above 1 if we are ahead."""
     first, *others = table.samples
     what, ours = f"{table.title}, {table.unit}", figure(table.median(first))
     if not others:
@@ -36,7 +36,7 @@ def rows(table: Table) -> Iterator[str]:
 
 
 def details(table: Table) -> Iterator[str]:
-    """What else was measured of each contestant."""
+    """More measurements of each contestant."""
     columns = list(dict.fromkeys(column for row in table.details.values() for column in row))
     if not columns:
         return
@@ -48,13 +48,13 @@ def details(table: Table) -> Iterator[str]:
 
 
 def notes(table: Table) -> Iterator[str]:
-    """What else is worth knowing."""
+    """The notes of a table."""
     for note in table.notes:
         yield f"- {table.title}: {note}"
 
 
 def figure(value: float) -> str:
-    """Three digits, and no more zeros than needed."""
+    """A number with three digits, without trailing zeros."""
     if math.isinf(value):
         return "∞"
     if abs(value) >= 1000:

@@ -1,4 +1,4 @@
-"""What is the same in each run: function calls and system calls per pair."""
+"""Counts that are the same in each run: function calls and system calls per pair."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _counted(
 
 
 def _function_calls(adapter: type[AnyTurns], url: str) -> float:
-    """Of Python functions, and of C functions from Python, in the thread that calls."""
+    """Count calls of Python functions, and of C functions from Python, in the calling thread."""
     seen = 0
 
     def see(_frame: object, event: str, _argument: object) -> None:
@@ -76,7 +76,7 @@ def _function_calls(adapter: type[AnyTurns], url: str) -> float:
 
 
 def _can_trace() -> bool:
-    """Whether there is an strace, and it may."""
+    """Whether strace is installed and may trace."""
     strace = shutil.which("strace")
     return (
         bool(strace)
@@ -85,10 +85,10 @@ def _can_trace() -> bool:
 
 
 def _system_calls(adapter: type[AnyTurns], url: str) -> float:
-    """Of a whole process with its threads."""
+    """Count the system calls of a whole process with its threads."""
     words = (adapter.__module__, adapter.__name__, url, str(PAIRS))
     command = ["strace", "-f", "-qq", "-e", "signal=none", sys.executable, "-m", counted.__name__]
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60)
     _, *pairs = done.stderr.split(counted.MARK)
     assert len(pairs) == 2, done.stderr[-300:]
-    return (pairs[0].count("\n") - 1) / PAIRS  # one is the mark itself
+    return (pairs[0].count("\n") - 1) / PAIRS  # one of them is the mark itself

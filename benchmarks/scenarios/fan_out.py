@@ -1,4 +1,4 @@
-"""asyncio: a thousand tasks at once, each on a name of its own."""
+"""asyncio: a thousand tasks at once, each with its own name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POOL = 50
 Turn = Callable[[str], Coroutine[Any, Any, None]]
 Closing = Callable[[], Coroutine[Any, Any, None]]
 Opened = tuple[Turn, Closing]
-"""What a task does, and how to close what it uses."""
+"""What a task does, and how to close its client."""
 
 
 async def _fencelock(url: str) -> Opened:
@@ -118,7 +118,7 @@ def _timed(act: Callable[[], None]) -> float:
 
 
 async def _with_default_pool(url: str, names: list[str]) -> str:
-    """How redis.asyncio fares when nobody has chosen a pool for it."""
+    """Try redis.asyncio with its default pool."""
     turn, close = await _redis_py(url, pool=None)
     outcomes = await asyncio.gather(*(turn(name) for name in names), return_exceptions=True)
     errors = [outcome for outcome in outcomes if isinstance(outcome, Exception)]

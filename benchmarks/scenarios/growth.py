@@ -1,4 +1,4 @@
-"""Growth: what does a hand-off cost as more wait, and a pair as there are more names?"""
+"""Growth: what does a hand-off cost with more waiters, and a pair with more names?"""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ HAND_OFF = (Fencelock, PythonRedisLock, RedisPyLockBusy, Token)
 
 @scenario("growth-waiters")
 def growth_waiters(setting: Setting) -> Iterator[Table]:
-    pace = Pace(setting.seconds(3, 1), grace=1)  # a thousand take a while to begin
+    pace = Pace(setting.seconds(3, 1), grace=1)  # a thousand waiters take a while to begin
     with Crew(PROCESSES) as crew:
         for waiters in WAITERS[:3:2] if setting.quick else WAITERS:
-            size = waiters + 1  # one of them has it
+            size = waiters + 1  # one of them holds the lock
             each = -(-size // PROCESSES)
             contest = Contest("Redis", setting.redis.url, HAND_OFF, size, pace, each)
             counted = setting.unless_quick(setting.redis)
@@ -44,7 +44,7 @@ def growth_waiters(setting: Setting) -> Iterator[Table]:
 
 
 def _cost(found: Table, waiters: int) -> Table:
-    """The time that one hand-off takes, instead of how many there are in a second."""
+    """Convert hand-offs per second to the time of one hand-off."""
     samples = {
         label: [1e6 / value if value else float("inf") for value in values]
         for label, values in found.samples.items()
@@ -62,7 +62,7 @@ def growth_names_redis(setting: Setting) -> Iterator[Table]:
     empty = server.info("memory")["used_memory"]
     adapters = (Fencelock, RedisPyLock, RawPair)
     for table, names in _names(setting, "Redis", server.url, adapters, server.pid):
-        if names >= 1_000:  # fewer don't stand out
+        if names >= 1_000:  # with fewer names the memory is not measurable
             per_name = (server.info("memory")["used_memory"] - empty) / names
             table.notes.append(f"{per_name:,.0f} bytes per name at the server")
         yield table
@@ -83,16 +83,16 @@ def _names(
     adapters: tuple[type[Turns], ...],
     server: int | None = None,
 ) -> Iterator[tuple[Table, int]]:
-    """A pair on one name, while so many others are held: by a process that is gone, for an hour."""
+    """A pair on one name, while this many others are held, for an hour, by a process that has ended."""
     rounds, pairs, held = setting.rounds(9, 5), setting.rounds(300, 100), 0
     for names in NAMES[:5] if setting.quick else NAMES:
         with Crew(1) as crew:
             while held < names:
-                more = min(names, held + 50_000)  # not so many that the crew loses patience
+                more = min(names, held + 50_000)  # few enough for the timeout of the crew
                 crew.call(_hold, [(url, held, more)])
                 held = more
         notes: list[str] = []
-        # Points that are measured one after the other need what is steady from one to the next.
+        # The points of the curve are measured one after the other, so the conditions must stay the same.
         with one_core(server) if server else nullcontext():
             samples = measure_pairs(adapters, url, notes, rounds=rounds, pairs=pairs)
         title = f"{where} pair while {names:,} names are held"

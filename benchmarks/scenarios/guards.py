@@ -1,4 +1,4 @@
-"""What a guard costs: one small transaction in PostgreSQL, with it and without."""
+"""What a guard costs: one small transaction in PostgreSQL, with a guard and without."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencelock.guards import SqlGuard
 
 
 class Stamp(NamedTuple):
-    """What a lease is for a guard."""
+    """The part of a lease that a guard uses."""
 
     name: str
     fence: int
@@ -47,7 +47,7 @@ def _measured(act: Callable[[], None], times: int) -> Callable[[], float]:
 def _transaction(
     connection: psycopg.Connection[tuple[object, ...]], *, guarded: bool
 ) -> Callable[[], None]:
-    """Begin, check if asked to, write a row, commit: each time as the same holder."""
+    """Begin, check if there is a guard, write a row, commit: each time as the same holder."""
     guard, stamp = SqlGuard(), Stamp("order:42", 33, "a secret")
 
     def act() -> None:

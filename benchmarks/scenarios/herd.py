@@ -1,4 +1,4 @@
-"""A herd: five hundred want one lock at once, as threads or tasks of ten processes."""
+"""A herd: five hundred threads or tasks in ten processes want one lock at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 of a holder: how long after its ttl ran out does the next one have the lock?"""
+"""kill -9 of a holder: how long after the end of its ttl does the next waiter have the lock?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def redis_killed(setting: Setting) -> Iterator[Table]:
 
 @scenario("killed")
 def killed(setting: Setting) -> Iterator[Table]:
-    """The same on other engines; where only we are in the table, nobody else has a ttl."""
+    """The same on other engines. If a table has only Fencelock, no rival has a ttl there."""
     yield _table(setting, "SQLite", setting.sqlite_url, (Fencelock,))
     if setting.quick:  # each takes a few seconds
         return
@@ -55,7 +55,7 @@ def _table(setting: Setting, where: str, url: str, adapters: Sequence[type[Turns
 def _round(
     crew: Crew, url: str, adapters: Sequence[type[Turns]], notes: list[str]
 ) -> dict[str, float]:
-    """All of them together: they sleep most of the time, and begin one after the other."""
+    """Run all contestants at the same time: they sleep most of the time. They start one after the other."""
     ends: dict[str, int] = {}
     late: dict[str, float] = {}
     places = list(enumerate(adapters))
@@ -71,7 +71,7 @@ def _round(
             continue
         ends[adapter.label] = asked + TTL_SECONDS * 1_000_000_000
         crew.begin(2 * number + 1, _acquire, adapter, url, name)
-        crew.replace(2 * number)  # killed before it has renewed anything
+        crew.replace(2 * number)  # kills it before it renews anything
     for number, adapter in places:
         if adapter.label in ends:
             _, had = crew.answer(2 * number + 1)
@@ -81,11 +81,11 @@ def _round(
 
 
 _held: Turns | None = None
-"""Kept, for some release what is forgotten."""
+"""A reference that is kept: some libraries release a lock when its object is deleted."""
 
 
 def _acquire(adapter: type[Turns], url: str, name: str) -> tuple[int, int]:
-    """When it asked, and when it had the lock."""
+    """Acquire, and return when it asked and when it had the lock."""
     global _held
     adapter.ttl = TTL_SECONDS
     _held = adapter(url, name)

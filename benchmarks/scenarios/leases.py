@@ -22,7 +22,7 @@ from benchmarks.setting import Setting, scenario
 
 TTL_SECONDS = 30
 PERIOD_SECONDS = TTL_SECONDS * 2 / 3
-"""In this time everybody renews at least once: python-redis-lock waits the longest."""
+"""In this time every contestant renews at least once. python-redis-lock waits the longest."""
 
 RIVALS = (AioredlockKeeper, ToozKeeper, PythonRedisLockKeeper)
 RIVALS_AT_MOST = 10_000
@@ -30,12 +30,12 @@ _TO_HOLD_SECONDS = 300
 MEASURED = 3_000
 
 _ENGINES_OWN = ("*/engines/memory.py", "*/core/queue.py")
-"""The queues of memory:// live in this process; on other engines they are the server's."""
+"""Not counted: the queues of memory:// are in this process, those of other engines are in the server."""
 
 
 @scenario("leases")
 def leases(setting: Setting) -> Iterator[Table]:
-    """The share of a core that renewing takes, the memory, and how many were lost meanwhile."""
+    """Measure the share of a core that renewing takes, the memory, and how many leases are lost."""
     if setting.quick:
         yield _held(setting, 1_000, (FencelockKeeper, *RIVALS))
         return
@@ -45,7 +45,7 @@ def leases(setting: Setting) -> Iterator[Table]:
 
 
 def _held(setting: Setting, count: int, keepers: Sequence[type[Keeper]]) -> Table:
-    """All at the same time: what counts is each process's own CPU time, and there is enough for all."""
+    """Run all at the same time: it measures the CPU time of each process, and there is enough for all."""
     samples: Samples = {}
     details: Details = {}
     notes: list[str] = []
@@ -96,7 +96,7 @@ def _cpu(pid: int) -> float:
     return sum(psutil.Process(pid).cpu_times()[:2])
 
 
-# --- what runs in the worker
+# --- the code that runs in the worker
 
 _keeper: Keeper | None = None
 _grown = 0.0
@@ -119,9 +119,9 @@ def _look() -> dict[str, float]:
 
 @scenario("memory")
 def memory(setting: Setting) -> Iterator[Table]:
-    """What Python's own account says of a held lease: steadier than the size of the process."""
+    """The memory of a held lease, as Python itself counts it. It varies less than the size of the process."""
     for engine, url in (("Redis", setting.redis.url), ("memory://", "memory://")):
-        with Crew(1) as crew:  # killed after it: there is nothing it has to give back
+        with Crew(1) as crew:  # killed afterwards; it does not have to release anything
             (traced,) = crew.call(_traced_bytes, [(url,)])
         yield Table(f"{engine}, memory per held lease", "bytes", "lower", {"Fencelock": [traced]})
 

@@ -1,4 +1,4 @@
-"""MariaDB: a pair that nobody disputes, and how fast a lock changes hands."""
+"""MariaDB: a pair without contention, and how fast a lock changes hands."""
 
 from __future__ import annotations
 

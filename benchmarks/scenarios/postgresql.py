@@ -1,4 +1,4 @@
-"""PostgreSQL: a pair that nobody disputes, and how fast a lock changes hands."""
+"""PostgreSQL: a pair without contention, and how fast a lock changes hands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beyond the mutex: what each primitive costs when nobody else is there, beside the mutex and kazoo's."""
+"""Beyond the mutex: the cost of each primitive without contention, compared with the mutex and with kazoo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redis, several processes want the lock: how fast does it change hands, and what does that cost?"""
+"""Redis, several processes want one lock: how fast does it change hands, and what does that cost?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.turns import Pace, calm
 
 SIZES = (2, 8, 32)
 QUICK = (Fencelock, PythonRedisLock, RedisPyLockBusy, RedisPyLock, Token)
-SYNC = (*QUICK, Sherlock, Tooz)  # which poll as redis-py's Lock does
+SYNC = (*QUICK, Sherlock, Tooz)  # both poll, as redis-py's Lock does
 ASYNC = (AsyncFencelock, AsyncRedisPyLock, Aioredlock, Token)
 GOALS = {8: {PythonRedisLock.label: 3.0}, 32: {PythonRedisLock.label: 4.5}}
 
@@ -51,7 +51,7 @@ def redis_hand_off(setting: Setting) -> Iterator[Table]:
 
 @scenario("redis-latency")
 def redis_latency(setting: Setting) -> Iterator[Table]:
-    """One by one: from the call of release to the next holder running."""
+    """Single hand-offs: the time from the call of release until the next holder runs."""
     pace = calm(setting.seconds(0.5, 0.15))
 
     def contestant(adapter: type[Turns], size: int) -> Callable[[], float]:

@@ -1,4 +1,4 @@
-"""Redis, nobody else wants the lock: what does an acquire and a release cost?"""
+"""Redis, no contention: what do an acquire and a release cost?"""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def _tables(setting: Setting, where: str, chart: str) -> Iterator[Table]:
 
 @contextmanager
 def one_core(server: int) -> Iterator[None]:
-    """Put this process and a server on one core: what is measured then is the work.
+    """Put this process and a server on one core, to measure only the work.
 
-    On cores of their own, each request also waits for an idle core to wake up, twice. That takes as
-    long as it takes, is the same for everyone, and depends on what else the machine does.
+    On separate cores each request also waits twice for an idle core to wake up. That time is the same for all
+    libraries, and depends on what else the machine does.
     """
     processes = [psutil.Process(), psutil.Process(server)]
     before = [process.cpu_affinity() for process in processes]

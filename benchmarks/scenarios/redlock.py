@@ -78,7 +78,7 @@ def _stopped(setting: Setting, stopped: int) -> Iterator[Table]:
 
 
 async def _try_aioredlock(url: str, nodes: Sequence[RedisServer], notes: list[str]) -> None:
-    """One pair, to see what becomes of it."""
+    """Try one pair, and note what happens."""
     try:
         turns = await Aioredlock.connect(url, f"stopped-aioredlock-{len(nodes)}")
         await turns.acquire()
@@ -97,7 +97,7 @@ async def _try_aioredlock(url: str, nodes: Sequence[RedisServer], notes: list[st
 
 @contextmanager
 def frozen(servers: Sequence[RedisServer]) -> Iterator[None]:
-    """Let servers answer nothing while the block lasts, but keep their connections."""
+    """Freeze servers during the block: they keep their connections and answer nothing."""
     with ExitStack() as stopped:
         for server in servers:
             server.freeze()

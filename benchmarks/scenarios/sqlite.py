@@ -42,7 +42,7 @@ def sqlite_hand_off(setting: Setting) -> Iterator[Table]:
 
 @scenario("sqlite-idle")
 def sqlite_idle(setting: Setting) -> Iterator[Table]:
-    """What it costs to wait, without anything to wait for."""
+    """What it costs to wait while the lock stays held."""
     seconds, notes = setting.seconds(5, 1), list[str]()
 
     def contestant(crew: Crew, adapter: type[Turns]) -> Callable[[], float]:
@@ -67,7 +67,7 @@ def sqlite_idle(setting: Setting) -> Iterator[Table]:
 
 
 def _wait_once(adapter: type[Turns], url: str) -> float:
-    """The CPU seconds that it took this process to wait for one turn."""
+    """The CPU seconds that this process used while it waited for one turn."""
     turns = adapter(url, "idle")
     before = time.process_time()
     turns.acquire()

@@ -1,4 +1,4 @@
-"""Start-up: what an import and a command line cost. For information; nobody's goal."""
+"""Start-up: what an import and a command line cost. For information only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMANDS = {
 def start_up(setting: Setting) -> Iterator[Table]:
     contestants = {label: _timed(words) for label, words in COMMANDS.items()}
     notes: list[str] = []
-    # Warm: byte code is written.
+    # The first run writes the bytecode.
     samples = interleave(contestants, setting.rounds(15, 3), notes, warm=True)
     command_line = {label: samples[label] for label in (COMMAND, NOTHING)}
     imports = {label: times for label, times in samples.items() if label != COMMAND}

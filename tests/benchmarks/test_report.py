@@ -86,7 +86,7 @@ def test_two_runs_disagree_when_somebody_is_clearly_better_and_then_clearly_wors
 
 
 def test_a_run_from_end_to_end(tmp_path: Path) -> None:
-    """Without a Redis server and without the rivals, which are installed for `./bench` alone."""
+    """Without a Redis server and without the rivals, which only `./bench` installs."""
     commands = tmp_path / "bin"
     commands.mkdir()
     (commands / "setpriv").symlink_to(str(shutil.which("setpriv")))

@@ -1,4 +1,4 @@
-"""Rounds, ratios, and what becomes of contestants that fail."""
+"""Rounds, ratios, and what happens to contestants that fail."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What is said of the turns that contenders took."""
+"""What the report says about the turns of the contenders."""
 
 import time
 from pathlib import Path
@@ -63,7 +63,7 @@ def compete(adapter: type[AnyTurns], url: str) -> list[Diary]:
 
 @pytest.mark.parametrize("adapter", [Fencelock, AsyncFencelock])
 def test_contenders_take_turns(adapter: type[AnyTurns], tmp_path: Path) -> None:
-    """Two in one process; how often each had the lock is the machine's affair."""
+    """Two contenders in one process. How often each of them had the lock depends on the machine."""
     for diary in compete(adapter, f"sqlite:///{tmp_path}/locks.db"):
         assert not diary.errors
         assert diary.turns or diary.asking_since

@@ -1,7 +1,7 @@
-"""Stalls: a whole tree of processes stands still for a moment, as on a machine whose host is busy.
+"""Stalls: freezes a whole tree of processes for a moment, as a busy host does to its virtual machines.
 
-With a control group, which takes root, all of them stop at once and no parent is told. Elsewhere
-they are stopped by signals one after the other, which a parent that watches its children may see.
+With a control group, which needs root, all processes stop at once, and no parent is notified. Otherwise
+signals stop them one after the other, and a parent that watches its children may notice.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ PEACE_SECONDS = (1.0, 6.0)
 
 
 class Freezer(ABC):
-    """Stops a process and all its descendants, now and then."""
+    """Stops a process and all its descendants, and lets them continue."""
 
     def adopt(self, pid: int) -> None:  # noqa: B027 - only control groups have to know before the first stall
-        """Take charge of a process that has no children yet. Its children come with it."""
+        """Add a process that has no children yet. Its later children are included."""
 
     @abstractmethod
     def freeze(self, pid: int) -> None: ...
@@ -38,11 +38,11 @@ class Freezer(ABC):
     def thaw(self) -> None: ...
 
     def close(self) -> None:  # noqa: B027 - only control groups leave something behind
-        """Give back what was taken. The processes have ended, or are killed."""
+        """Clean up. Kills processes that have not ended."""
 
 
 class Dialect(NamedTuple):
-    """What a control group's freezer is called."""
+    """The files and values of one version of control groups."""
 
     root: Path
     switch: str
@@ -58,7 +58,7 @@ DIALECTS = (
 
 
 class GroupFreezer(Freezer):
-    """A control group: version 2, or the older one."""
+    """Freezes with a control group, version 2 or version 1."""
 
     def __init__(self) -> None:
         self._dialect = next(dialect for dialect in DIALECTS if _usable(dialect))
@@ -107,13 +107,13 @@ def _usable(dialect: Dialect) -> bool:
 
 
 class SignalFreezer(Freezer):
-    """Stops and continues by signals. A process that a test has stopped itself stays stopped."""
+    """Stops and continues processes with signals. A process that a test has stopped stays stopped."""
 
     def __init__(self) -> None:
         self._stopped: dict[int, psutil.Process] = {}
 
     def freeze(self, pid: int) -> None:
-        for _ in range(10):  # a process that is not stopped yet may start another
+        for _ in range(10):  # a process that still runs may start another one
             fresh = [process for process in _tree(pid) if process.pid not in self._stopped]
             if not any(map(self._stop, fresh)):
                 return
@@ -134,7 +134,7 @@ class SignalFreezer(Freezer):
 
 
 def _tree(pid: int) -> list[psutil.Process]:
-    """Parents first: they start no more children then."""
+    """The process and all its descendants, parents first: a stopped parent starts no more children."""
     with suppress(psutil.NoSuchProcess):
         top = psutil.Process(pid)
         return [top, *top.children(recursive=True)]
@@ -147,7 +147,7 @@ def best_freezer() -> Freezer:
 
 @contextmanager
 def stalls(freezer: Freezer, pid: int, seed: int, done: list[float]) -> Iterator[None]:
-    """Stall this tree of processes again and again, and note for how long."""
+    """Stall this tree of processes again and again, and append each duration to `done`."""
     chance, over = random.Random(seed), threading.Event()
 
     def disturb() -> None:

@@ -1,4 +1,4 @@
-"""What a soak runs. Each item is a command with a seed, and knows how to read what the command says."""
+"""What a soak runs. Each item is a command with a seed, and knows how to read the command's output."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from typing import NamedTuple
 
 ENGINES = ("sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql")
 HANGS_SECONDS = 600
-"""After which a test is said to hang: with so many examples one takes minutes."""
+"""Time after which a test counts as hanging, in seconds. With many examples a test takes minutes."""
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-o", f"faulthandler_timeout={HANGS_SECONDS}")
 
 
 class Result(NamedTuple):
-    """What one run of an item has shown."""
+    """The outcome of one run of an item."""
 
     runs: int
     failures: list[tuple[str, str]]
-    """What failed, and the command that repeats it."""
+    """Each failure: what failed, and the command that repeats it."""
 
 
 @dataclass(frozen=True)
 class Item(ABC):
     title: str
     engine: str | None = None
-    """None: of no engine in particular."""
+    """None: not about one engine."""
     weight: float = 1.0
-    """Its share of the time, beside the others."""
+    """Its share of the time, relative to the other items."""
 
     @abstractmethod
     def command(self, seconds: float, seed: int) -> list[str]:
-        """What to execute so that it takes about so long. Fresh seeds make fresh runs."""
+        """Return the command for a run of about this many seconds. A new seed makes a new run."""
 
     @abstractmethod
     def result(self, output: str, status: int, seconds: float, seed: int) -> Result:
-        """Read what a run has printed."""
+        """Read the output of a run."""
 
     def repeated(self, seconds: float, seed: int) -> str:
-        """What to type to see it again."""
+        """Return the command line that repeats the run."""
         return shown("env", "FENCELOCK_SOAK=1", *self.command(seconds, seed))
 
 
 @dataclass(frozen=True)
 class Soak(Item):
-    """A program of its own that takes `--seconds`. It has no seed: processes would not obey it."""
+    """A separate program that takes `--seconds`. It has no seed: a seed can't repeat how processes run."""
 
     module: str = ""
     options: tuple[str, ...] = ()
@@ -63,11 +63,11 @@ class Soak(Item):
 
 @dataclass(frozen=True)
 class Simulation(Item):
-    """Schedules that nobody has seen yet."""
+    """Simulated schedules with new seeds."""
 
     module: str = ""
     per_second: int = 20
-    """Fewer than it manages, so that its time is not exceeded by much."""
+    """How many schedules to ask for per second: fewer than it can do, so that it ends nearly in time."""
 
     def command(self, seconds: float, seed: int) -> list[str]:
         last = seed + max(1, int(seconds * self.per_second)) - 1
@@ -87,7 +87,7 @@ class Simulation(Item):
 
 @dataclass(frozen=True)
 class Suite(Item):
-    """Tests of the suite, in an order of their own, for as long as there is time."""
+    """Tests of the suite, in a random order, for as long as there is time."""
 
     paths: tuple[str, ...] = ()
     keyword: str = ""
@@ -122,15 +122,15 @@ class Suite(Item):
 
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::\w+)*(?:\[.*?\](?= - |$))?)", re.MULTILINE)
-"""Pytest's summary: the name of a test, what is in its brackets may contain anything."""
+"""The name of a test in pytest's summary. The text in its brackets may contain anything."""
 
 NOTHING_RUN = 5
-"""Pytest's status if there was not even time for the first test."""
+"""Pytest's status if it ran no test, because there was no time left."""
 
 
 @dataclass(frozen=True)
 class StalledSuite(Suite):
-    """As little as in `./test`; what is unusual is that everything stands still now and then."""
+    """The suite as in `./test`, but all processes are frozen now and then."""
 
     engines: tuple[str, ...] = ()
 
@@ -157,7 +157,7 @@ def last_line(output: str) -> str:
     return lines[-1].strip() if lines else "it said nothing"
 
 
-# --- what there is
+# --- the items
 
 HARM = (
     "tests/test_outages.py",
@@ -170,7 +170,7 @@ HARM = (
     "tests/primitives/test_interruptions.py",
     "tests/engines",
 )
-"""Holders, servers and connections are stopped, killed and cut here, or many contenders meet."""
+"""Tests that stop, kill and cut holders, servers and connections, or that have many contenders."""
 
 PROPERTIES = (
     "tests/core",
@@ -183,7 +183,7 @@ PROPERTIES = (
 
 
 def items(engines: list[str]) -> list[Item]:
-    """All of it; or what is about some engines."""
+    """All items, or only the items of some engines."""
     everything = [*_soaks(), *_faults(), *_rest()]
     if not engines:
         return everything
@@ -232,7 +232,7 @@ def _rest() -> list[Item]:
 
 
 def stalled(engines: list[str], paths: list[str]) -> list[Item]:
-    """The suite itself, or a part of it."""
+    """The suite itself, or some of its tests, with stalls."""
     return [
         StalledSuite(
             "the suite, stalled",

@@ -1,4 +1,4 @@
-"""Runs tests in an order that a seed decides, for as long as there is time; the rest is skipped."""
+"""A pytest plugin: runs tests in an order that a seed decides, until the time is over, and skips the rest."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Soaking:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        # Whole files change places, so that a server that a file's tests share is started once.
+        # The tests of a file stay together, so that a server that they share starts only once.
         chance = random.Random(self._seed)
         files = sorted({_file(item) for item in items})
         chance.shuffle(files)
         places = {file: place for place, file in enumerate(files)}
-        items.sort(key=lambda item: item.nodeid)  # all workers have to agree
+        items.sort(key=lambda item: item.nodeid)  # all workers must get the same order
         chance.shuffle(items)
         items.sort(key=lambda item: places[_file(item)])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        # From the first test on: on a busy machine it may take longer to collect them.
+        # The time begins with the first test, because collecting takes long on a busy machine.
         self._end = self._end or time.monotonic() + self._seconds
         if time.monotonic() > self._end:
             pytest.skip("the time of this soak is over")

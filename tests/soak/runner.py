@@ -1,4 +1,4 @@
-"""Runs items, each within its share of the time, and says what came of them."""
+"""Runs items, each for its share of the time, and reports the results."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from tests.soak.items import HANGS_SECONDS, Item
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / ".venv" / "soak"
 GRACE_SECONDS = HANGS_SECONDS + 300.0
-"""How much longer than it was given an item may take before it is said to hang: servers start and stop."""
+"""Extra time of an item before it counts as hanging, in seconds: servers have to start and stop."""
 WORTHWHILE_SECONDS = 5.0
-"""With less time left an item is not run again."""
+"""Shortest run of an item, in seconds. With less time left, the item does not run again."""
 
 
 @dataclass
 class Row:
-    """What is known of an item by now."""
+    """The results of an item so far."""
 
     item: Item
     runs: int = 0
     seconds: float = 0.0
     stalls: list[float] = field(default_factory=list)
     failures: list[tuple[str, str, Path]] = field(default_factory=list)
-    """What failed, the command that repeats it, and where its output is."""
+    """Each failure: what failed, the command that repeats it, and the file with its output."""
 
 
 class Runner:
@@ -44,7 +44,7 @@ class Runner:
         self._logs: Path | None = None
 
     def run(self, items: Sequence[Item], seconds: float) -> list[Row]:
-        """Give each item its share of the time: one after the other, each at least once."""
+        """Run the items one after the other, each for its share of the time and at least once."""
         whole = sum(item.weight for item in items)
         rows = []
         for item in items:
@@ -58,7 +58,7 @@ class Runner:
         while not row.runs or left >= WORTHWHILE_SECONDS:
             before = row.runs
             self._once(row, max(left, WORTHWHILE_SECONDS))
-            self._seed += 1_000_000  # far enough for a range of seeds
+            self._seed += 1_000_000  # enough room for a range of seeds
             row.seconds = time.monotonic() - begun
             left = seconds - row.seconds
             if row.runs == before:
@@ -83,7 +83,7 @@ class Runner:
             row.failures += [(what, again, path) for what, again in found]
 
     def _execute(self, row: Row, command: list[str], seconds: float, log: int) -> int | None:
-        """Run it to its end, and return its status; None: it hung, and was killed."""
+        """Run the command to its end, and return its status. Returns None if it hung and was killed."""
         with ExitStack() as cleanup:
             freezer = best_freezer() if self._stalling else None
             if freezer:
@@ -118,12 +118,12 @@ class Runner:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)  # a group of its own; its servers die with it
+        os.killpg(process.pid, signal.SIGKILL)  # its own process group; its servers die with it
         process.wait()
 
 
 def table(rows: Iterable[Row]) -> str:
-    """A line for each item, then each failure with the command that repeats it."""
+    """One line per item, then each failure with the command that repeats it."""
     rows = list(rows)
     width = max(len(row.item.title) for row in rows)
     lines = [f"{'what':<{width}}  {'runs':>7}  {'failures':>8}  {'seconds':>7}"]

@@ -1,4 +1,4 @@
-"""Stalls: everything below a process stands still, and goes on as if nothing had been."""
+"""Stalls: a process and all its descendants stop, and then continue as before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ with open(sys.argv[1], "a", buffering=1) as file:
         file.write(f"{os.getpid()}\\n")
         time.sleep(0.005)
 """
-"""A process with a child and a grandchild; each says all the time that it runs."""
+"""A process with a child and a grandchild. Each reports all the time that it runs."""
 
 
 @pytest.fixture(params=[GroupFreezer, SignalFreezer])

@@ -1,4 +1,4 @@
-"""The soak must be able to fail: what fails or hangs is seen, counted, and can be repeated."""
+"""A soak must be able to fail: it reports and counts failures and hangs, and says how to repeat them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.soak.runner import Row, Runner, table
 
 @dataclass(frozen=True)
 class Program(Soak):
-    """A line of Python instead of a soak."""
+    """An item that runs a line of Python."""
 
     line: str = ""
 
@@ -99,7 +99,7 @@ def test_stalled_tests_are_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not row.failures
 
 
-# --- what items make of what they are told
+# --- how items read the output
 
 
 def test_a_simulation_is_repeated_by_its_seed() -> None:
@@ -113,7 +113,7 @@ def test_a_simulation_is_repeated_by_its_seed() -> None:
 
 @pytest.mark.parametrize("item", [item for item in items([]) if isinstance(item, Simulation)])
 def test_schedules_are_counted(item: Simulation) -> None:
-    """By what the simulations really print."""
+    """Checks the patterns against the real output of the simulations."""
     said = subprocess.run(
         [sys.executable, "-m", item.module, "--seeds", "1-2"], capture_output=True, text=True
     )
@@ -146,7 +146,7 @@ def test_an_end_without_explanation_is_a_failure(item: Item) -> None:
     assert [what for what, _ in result.failures] == ["Segmentation fault"]
 
 
-# --- what is run
+# --- which items run
 
 
 @pytest.mark.parametrize("engine", ENGINES)

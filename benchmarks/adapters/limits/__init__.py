@@ -1,1 +1,1 @@
-"""The least work that does the job, by hand and with no safety at all: one file each."""
+"""Limits: the least work that does the job, by hand and with no safety at all. One file each."""

@@ -1,4 +1,4 @@
-"""etcd: each watches a key of its own, and writes to the next one's. Not a lock, but a hand-off."""
+"""etcd: each contender watches its own key, and writes to the next one's. A hand-off, not a lock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EtcdBaton(Turns):
         while True:
             heard = run(self._stream.receive())
             assert heard is not None
-            if heard.events:  # others only say that it is alive
+            if heard.events:  # messages without events only show that the watch is alive
                 return
 
     def release(self) -> None:

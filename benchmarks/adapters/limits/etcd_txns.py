@@ -19,7 +19,7 @@ def address_of(url: str) -> str:
 
 
 class _Pair:
-    """Create a key if it is not there; delete it if it is ours."""
+    """Create a key if it does not exist; delete it if it is ours."""
 
     def __init__(self, node: Node, name: str) -> None:
         self.node = node
@@ -41,7 +41,7 @@ class _Pair:
 
 
 class BareTxns(Turns):
-    """Whoever finds the lock taken fails."""
+    """It fails if the lock is taken."""
 
     label = "limit: two bare Txns"
 

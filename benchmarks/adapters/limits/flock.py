@@ -14,7 +14,7 @@ def path_beside(url: str, suffix: str) -> str:
 
 
 class Flock(Turns):
-    """No lease, no fence, nothing survives a look."""
+    """No lease, no fence, nothing to inspect."""
 
     label = "limit: flock"
 

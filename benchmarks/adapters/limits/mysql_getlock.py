@@ -1,4 +1,4 @@
-"""MariaDB: GET_LOCK and RELEASE_LOCK on one connection; nothing is written."""
+"""MariaDB: GET_LOCK and RELEASE_LOCK on one connection. It writes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.adapters.contract import Turns
 
 
 def connected(url: str) -> Any:
-    """A bare connection of the driver that Fencelock uses, too."""
+    """A bare connection of the driver that Fencelock uses as well."""
     parts = urlsplit(url)
     return pymysql.connect(
         host=parts.hostname,
@@ -25,7 +25,7 @@ def connected(url: str) -> Any:
 
 
 class GetLock(Turns):
-    """A connection for each who waits."""
+    """One connection per waiter."""
 
     label = "limit: bare GET_LOCK"
 

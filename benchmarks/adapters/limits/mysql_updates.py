@@ -10,7 +10,7 @@ _FREE = "UPDATE bare SET id = NULL WHERE name = %s AND id = 'me'"
 
 
 class MysqlUpdates(Turns):
-    """Nobody waits for anybody."""
+    """It never waits."""
 
     label = "limit: two bare UPDATEs"
 

@@ -1,4 +1,4 @@
-"""PostgreSQL: pg_advisory_lock and pg_advisory_unlock on one connection; nothing is written."""
+"""PostgreSQL: pg_advisory_lock and pg_advisory_unlock on one connection. It writes nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 
 
 class Advisory(Turns):
-    """A connection for each who waits."""
+    """One connection per waiter."""
 
     label = "limit: bare advisory lock"
 

@@ -11,7 +11,7 @@ _FREE = "UPDATE bare SET id = NULL WHERE name = %s AND id = %s RETURNING fence"
 
 
 class PostgresqlUpdates(Turns):
-    """Nobody waits for anybody."""
+    """It never waits."""
 
     label = "limit: two bare UPDATE … RETURNING"
 

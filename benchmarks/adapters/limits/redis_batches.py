@@ -7,7 +7,7 @@ from benchmarks.adapters.limits.redis_wire import COMPARE_AND_DELETE, RawConnect
 
 
 class RawBatches:
-    """Not a lock for tasks: nobody could do anything between the two."""
+    """Not a lock for tasks: they could do nothing between the two writes."""
 
     label = "limit: raw socket, two batches"
 

@@ -7,7 +7,7 @@ from benchmarks.adapters.limits.redis_wire import COMPARE_AND_DELETE, RawConnect
 
 
 class RawPair(Turns):
-    """Whoever finds the lock taken fails."""
+    """It fails if the lock is taken."""
 
     label = "limit: raw socket"
 

@@ -27,7 +27,7 @@ class _Answers(asyncio.BufferedProtocol):
 
 
 class AsyncRawPair(AsyncTurns):
-    """One question at a time."""
+    """One request at a time."""
 
     label = "limit: raw asyncio protocol"
 

@@ -1,4 +1,4 @@
-"""A message is pushed to the next in a ring: not a lock, but what a hand-off is made of."""
+"""Each contender pushes a message to the next in a ring: not a lock, but the core of a hand-off."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Ring(Turns):
 
 
 class RingAfterRoundTrip(Ring):
-    """First a bare round trip, then the push: what a lock that needs two requests could do at best."""
+    """First a bare round trip, then the push: the best that a lock with two requests could do."""
 
     label = "limit: one round trip, one push"
 

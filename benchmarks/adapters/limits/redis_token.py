@@ -1,4 +1,4 @@
-"""A token in a list: BLPOP takes it, RPUSH gives it to whoever has waited longest."""
+"""A token in a list: BLPOP takes it, RPUSH gives it to the longest waiter."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from benchmarks.adapters.limits.redis_wire import RawConnection, pack
 
 
 class Token(Turns):
-    """Fair, and as quick as can be; but who dies with the token takes it along."""
+    """Fair, and as fast as possible. But if the holder dies, the token is lost."""
 
     label = "limit: BLPOP/RPUSH token"
 
     def __init__(self, url: str, name: str, seat: int = 0, seats: int = 1) -> None:
         self._connection = RawConnection(url)
         self._pop = pack("BLPOP", name, 0)
-        self._popped = len(pack(name, "t"))  # the answer is an array just like a request
+        self._popped = len(pack(name, "t"))  # the answer is an array, like a request
         self._push = pack("RPUSH", name, "t")
 
     def acquire(self) -> None:

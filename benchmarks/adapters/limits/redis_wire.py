@@ -1,4 +1,4 @@
-"""A bare socket to Redis, for the limits on it."""
+"""A bare socket to Redis, for the limits on Redis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) 
 
 
 def pack(*words: str | int) -> bytes:
-    """One command as Redis wants it."""
+    """One command in the protocol of Redis."""
     encoded = [str(word).encode() for word in words]
     parts = [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
     return b"*%d\r\n%s" % (len(parts), b"".join(parts))
@@ -23,7 +23,7 @@ def address_of(url: str) -> tuple[str, int]:
 
 
 class RawConnection:
-    """A socket on which the size of every answer is known beforehand."""
+    """A socket. The caller knows the size of every answer in advance."""
 
     def __init__(self, url: str) -> None:
         self.socket = socket.create_connection(address_of(url))
@@ -41,7 +41,7 @@ class RawConnection:
         return answer
 
     def load(self, script: str) -> str:
-        """The hash by which a script can be called."""
+        """Load a script, and return the hash with which it is called."""
         return self.ask(pack("SCRIPT", "LOAD", script), 47)[5:45].decode()
 
     def close(self) -> None:

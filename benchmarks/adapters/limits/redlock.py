@@ -9,13 +9,13 @@ from benchmarks.adapters.limits.redis_wire import RawConnection, pack
 
 
 def nodes_of(url: str) -> list[str]:
-    """The nodes, as `redis://` URLs: one or, behind `redlock://`, several."""
+    """The nodes as `redis://` URLs: one, or several for `redlock://`."""
     scheme, _, rest = url.partition("://")
     return [url] if scheme == "redis" else [f"redis://{address}" for address in rest.split(",")]
 
 
 class SendToAll(Turns):
-    """It goes on as soon as a majority has answered; the other answers are read when they come."""
+    """It continues as soon as a majority has answered. The other answers are read when they come."""
 
     label = "limit: answers of a majority"
 
@@ -47,7 +47,7 @@ class SendToAll(Turns):
                 missing -= self._heard(number)
 
     def _heard(self, number: int) -> bool:
-        """Read what a node has to say; whether it has said all that it owes."""
+        """Read from a node. Returns whether the node has sent all its pending answers."""
         answers, owed = self._nodes[number].socket.recv(65536), self._owed[number]
         while answers:
             assert answers.startswith(owed[0]), answers
@@ -63,7 +63,7 @@ class SendToAll(Turns):
 
 
 class SendToAllReadAll(SendToAll):
-    """It waits for the slowest."""
+    """It waits for the slowest node."""
 
     label = "limit: answers of all"
 

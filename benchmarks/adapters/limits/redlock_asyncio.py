@@ -10,7 +10,7 @@ from benchmarks.adapters.limits.redlock import nodes_of
 
 
 class AsyncSendToAllReadAll(AsyncTurns):
-    """It waits for the slowest."""
+    """It waits for the slowest node."""
 
     label = "limit: answers of all"
 

@@ -1,4 +1,4 @@
-"""A lease row and two transactions: the least a lock in a SQLite file can do."""
+"""A lease row and two transactions: the least that a lock in a SQLite file can do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.adapters.limits.flock import path_beside
 
 
 class BareRow(Turns):
-    """Nobody waits for anybody."""
+    """It never waits."""
 
     label = "limit: bare lease row"
 

@@ -1,4 +1,4 @@
-"""ZooKeeper: each watches a node of its own, and writes to the next one's. Not a lock, but a hand-off."""
+"""ZooKeeper: each contender watches its own node, and writes to the next one's. A hand-off, not a lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.adapters.rivals.kazoo import connected
 
 
 class ZooKeeperBaton(Turns):
-    """A write, a push, and the read that a watch takes, through kazoo."""
+    """A write, a push, and the read that a watch needs, through kazoo."""
 
     label = "limit: one write, one read, one push"
 

@@ -7,7 +7,7 @@ from benchmarks.adapters.rivals.kazoo import connected
 
 
 class BareNode(Turns):
-    """Two round trips, and nobody knows who else is there."""
+    """Two round trips. It knows nothing about other contenders."""
 
     label = "limit: bare create and delete"
 

@@ -1,1 +1,1 @@
-"""Other locks, one file each, which imports its package when it connects: one that is missing is left out."""
+"""Rivals, one file each. A file imports its package when it connects, so a missing rival is left out."""

@@ -1,4 +1,4 @@
-"""aetcd, over gRPC, for asyncio only. Every waiter watches the one key; no fence."""
+"""aetcd, over gRPC, for asyncio only. Every waiter watches the same key. No fence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencelock.core.url import Url
 
 
 class Aetcd(AsyncTurns):
-    """A new lock object each time, which grants a lease for each try."""
+    """A new lock object each time. It grants a lease for each attempt."""
 
     label = "aetcd Lock"
 

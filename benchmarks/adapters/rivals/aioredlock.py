@@ -1,4 +1,4 @@
-"""aioredlock, on one Redis or on many. No fence; it renews in a task for each lock."""
+"""aioredlock, on one Redis or on many. No fence. It renews with one task per lock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.adapters.limits.redlock import nodes_of
 
 
 class Aioredlock(AsyncTurns):
-    """One manager for all turns. It tries three times by default: here, until it has the lock."""
+    """One manager for all turns. By default it tries three times; here it tries until it has the lock."""
 
     label = "aioredlock"
 
@@ -43,7 +43,7 @@ class Aioredlock(AsyncTurns):
 
 
 class AioredlockKeeper(Keeper):
-    """A task for each lock."""
+    """One task per lock."""
 
     label = "aioredlock"
 

@@ -1,4 +1,4 @@
-"""etcd3gw, over etcd's HTTP gateway. No fence, and nobody waits: acquire says yes or no."""
+"""etcd3gw, over etcd's HTTP gateway. No fence and no waiting: acquire returns True or False."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencelock.core.url import Url
 
 
 class Etcd3gw(Turns):
-    """A new lock object each time, as it is meant to be used; each try grants a lease."""
+    """A new lock object each time, as in its documentation. Each attempt grants a lease."""
 
     label = "etcd3gw Lock, tried every 10 ms"
 

@@ -1,4 +1,4 @@
-"""filelock: no lease, no fence, no queue; polls every 50 ms. The URL is sqlite:///…"""
+"""filelock: no lease, no fence, no queue. It polls every 50 ms. The URL is sqlite:///…"""
 
 from __future__ import annotations
 

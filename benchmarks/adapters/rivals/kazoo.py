@@ -41,7 +41,7 @@ class KazooLock(Turns):
 
 
 class KazooReadLock(KazooLock):
-    """A reader, with no writer about."""
+    """A reader, without any writer."""
 
     label = "kazoo ReadLock"
 
@@ -59,7 +59,7 @@ class KazooSemaphore(KazooLock):
 
 
 def connected(url: str) -> Any:
-    """A client of kazoo's. The URL is zookeeper://…"""
+    """A kazoo client. The URL is zookeeper://…"""
     from kazoo.client import KazooClient
 
     client = KazooClient(url.removeprefix("zookeeper://"))

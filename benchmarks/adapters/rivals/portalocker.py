@@ -1,4 +1,4 @@
-"""portalocker: no lease, no fence, no queue; polls every 250 ms. The URL is sqlite:///…"""
+"""portalocker: no lease, no fence, no queue. It polls every 250 ms. The URL is sqlite:///…"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.adapters.limits.flock import path_beside
 
 
 class Portalocker(Turns):
-    """One lock object for all turns; it gives up after five seconds unless told otherwise."""
+    """One lock object for all turns. By default it gives up after five seconds."""
 
     label = "portalocker"
 

@@ -1,4 +1,4 @@
-"""pottery's Redlock: a thread for each node. No fence, no renewal. The URL is redlock://…"""
+"""pottery's Redlock: one thread per node. No fence, no renewal. The URL is redlock://…"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.adapters.limits.redlock import nodes_of
 
 
 class Pottery(Turns):
-    """One lock object for all turns; a node may take a second."""
+    """One lock object for all turns. A node may take a second to answer."""
 
     label = "pottery"
 

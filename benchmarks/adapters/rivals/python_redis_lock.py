@@ -1,4 +1,4 @@
-"""python-redis-lock: waiters sleep in BLPOP, but whoever comes by may be quicker. No fence."""
+"""python-redis-lock: waiters sleep in BLPOP, but a newcomer may take the lock first. No fence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.adapters.contract import Keeper, Turns
 
 
 class PythonRedisLock(Turns):
-    """One Lock object for all turns, not renewed: renewing would start a thread for each turn."""
+    """One Lock object for all turns, without renewal: renewal would start a thread in each turn."""
 
     label = "python-redis-lock"
 
@@ -17,7 +17,7 @@ class PythonRedisLock(Turns):
         import redis
         import redis_lock
 
-        # A BLPOP lasts as long as the ttl, so the socket must not give up before.
+        # A BLPOP lasts as long as the ttl, so the timeout of the socket must be longer.
         self._client = redis.Redis.from_url(url, socket_timeout=None)
         self._lock: Any = redis_lock.Lock(self._client, name, expire=self.ttl)
 
@@ -35,7 +35,7 @@ class PythonRedisLock(Turns):
 
 
 class PythonRedisLockKeeper(Keeper):
-    """A thread for each lock."""
+    """One thread per lock."""
 
     label = "python-redis-lock"
 
@@ -43,7 +43,7 @@ class PythonRedisLockKeeper(Keeper):
         import redis
 
         self._client = redis.Redis.from_url(url)
-        self._witness = redis.Redis.from_url(url)  # the threads may have used up the other's pool
+        self._witness = redis.Redis.from_url(url)  # the threads may use up the other pool
         self._ttl = ttl
         self._locks: dict[str, Any] = {}
 

@@ -8,10 +8,10 @@ from benchmarks.adapters.contract import Turns
 
 
 class RedisPyLock(Turns):
-    """One Lock object for all turns; it polls ten times a second when it has to wait."""
+    """One Lock object for all turns. A waiter polls ten times a second."""
 
     label = "redis-py Lock"
-    sleep = 0.1  # its default
+    sleep = 0.1  # the default of redis-py
 
     def __init__(self, url: str, name: str, seat: int = 0, seats: int = 1) -> None:
         import redis
@@ -47,7 +47,7 @@ class RedisPyLockFresh(RedisPyLock):
 
 
 class RedisPyLockBusy(RedisPyLock):
-    """It asks a thousand times a second."""
+    """A waiter polls a thousand times a second."""
 
     label = "redis-py Lock, sleep 1 ms"
     sleep = 0.001

@@ -1,4 +1,4 @@
-"""redlock-ng: one node after the other, or all at once with asyncio. No fence, no renewal."""
+"""redlock-ng: one node after the other, or with asyncio all at once. No fence, no renewal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.adapters.limits.redlock import nodes_of
 
 
 class RedlockNg(Turns):
-    """As its documentation shows it; a node may take 0.1 s, its default."""
+    """As in its documentation. A node may take 0.1 s to answer, the default."""
 
     label = "redlock-ng"
 

@@ -1,4 +1,4 @@
-"""sherlock on Redis: a script each to take and to give; polls ten times a second. No fence."""
+"""sherlock on Redis: one script to acquire and one to release. It polls ten times a second. No fence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tooz, on each engine that it shares with us. No fence."""
+"""tooz, on each engine that both tooz and Fencelock have. No fence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencelock.core.url import Url
 
 
 class Tooz(Turns):
-    """One lock object for all turns; on PostgreSQL and MariaDB it connects anew for each acquire."""
+    """One lock object for all turns. On PostgreSQL and MariaDB it connects again for each acquire."""
 
     label = "tooz"
 
@@ -34,7 +34,7 @@ class Tooz(Turns):
 
 
 def _translated(url: str, ttl: float) -> str:
-    """What tooz calls a place. Of several servers it takes the first, but for ZooKeeper."""
+    """The URL of tooz for a URL of ours. Of several servers it uses the first, except on ZooKeeper."""
     scheme, _, rest = url.partition("://")
     if scheme == "redis":
         return f"{url}?lock_timeout={ttl:g}"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import fencelock
-from tests.engines.redis.seeing import empty, links
+from tests.engines.redis.server_state import empty, links
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import soon

@@ -20,7 +20,7 @@ from fencelock.io.asyncio import AsyncioIO
 from fencelock.io.blocking import BlockingIO
 from fencelock.primitives.waiting import new_id
 from tests.engines.redis.impostors import Impostor, silence
-from tests.engines.redis.seeing import links
+from tests.engines.redis.server_state import links
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory
 from tests.waiting import PATIENCE, soon, within

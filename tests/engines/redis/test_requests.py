@@ -12,7 +12,7 @@ from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 from tests import counting
 from tests.conformance.cells import OpenCell, queued
-from tests.engines.redis.seeing import connected, next_done, tickets
+from tests.engines.redis.server_state import connected, next_done, tickets
 from tests.servers import VALKEY, RedisFactory, RedisServer
 from tests.waiting import soon, within
 

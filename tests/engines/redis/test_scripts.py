@@ -12,7 +12,7 @@ from fencelock.engines.redis.keys import keys_of, name_of, tag_of
 from fencelock.engines.registry import open_engine
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
-from tests.engines.redis.seeing import record, tickets
+from tests.engines.redis.server_state import record, tickets
 from tests.engines.redis.test_sharing import expired, expiring
 from tests.servers import RedisFactory, RedisServer
 from tests.waiting import soon

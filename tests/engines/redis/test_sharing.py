@@ -17,7 +17,7 @@ from fencelock.io.asyncio import AsyncioIO
 from fencelock.io.blocking import BlockingIO
 from fencelock.primitives.waiting import new_id
 from tests import counting
-from tests.engines.redis.seeing import links, record
+from tests.engines.redis.server_state import links, record
 from tests.engines.redis.test_refusals import rights
 from tests.servers import VALKEY, RedisFactory, RedisServer
 from tests.waiting import soon

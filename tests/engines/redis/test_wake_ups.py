@@ -14,7 +14,7 @@ from fencelock.primitives.waiting import new_id
 from tests import counting
 from tests.conformance.cells import OpenCell, answered, queued
 from tests.conformance.test_queue import as_face, enter
-from tests.engines.redis.seeing import next_done, tickets
+from tests.engines.redis.server_state import next_done, tickets
 from tests.proxy import Harm, TcpProxy, garbled
 from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import within

@@ -72,7 +72,7 @@ class Nodes:
 def nodes(redis_url: str, open_caller: OpenCaller) -> Nodes:
     callers = [open_caller(redis_url) for _ in ALL]
     for caller in callers:
-        caller.welcome()
+        caller.readmit()
     return Nodes(callers)
 
 

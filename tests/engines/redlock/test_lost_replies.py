@@ -11,7 +11,7 @@ import pytest
 import fencelock
 from fencelock.engines.redlock.scripts import keys_of
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.redlock.seeing import (
+from tests.engines.redlock.node_state import (
     connected,
     fence,
     holder,

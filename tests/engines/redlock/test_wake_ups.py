@@ -16,8 +16,8 @@ from fencelock.io.asyncio import AsyncioIO
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import OpenCell, queued
-from tests.engines.redis.seeing import next_done
-from tests.engines.redlock.seeing import counted, links, listening, nothing_left, waiters
+from tests.engines.redis.server_state import next_done
+from tests.engines.redlock.node_state import counted, links, listening, nothing_left, waiters
 from tests.servers_redlock import RedlockSet
 from tests.waiting import soon
 
@@ -139,7 +139,7 @@ async def test_who_is_roused_looks_again_and_blames_no_node(nodes: RedlockSet, f
     await soon(back, "it to come back")
     assert parked.result() is None
     await wait(one, waiter, nodes)
-    assert one._members.explain() == ""  # type: ignore[attr-defined]
+    assert one._nodes.explain() == ""  # type: ignore[attr-defined]
     assert all(waiters(node, "x") == [waiter.id] for node in nodes.nodes)
     one.unpark(waiter)
     await one.close()

@@ -36,7 +36,7 @@ class GrantsWithoutBump(Node):
 
     def grant(self, name: str, id: str, ttl: int, hint: int, now: int) -> Answer:
         trace = self._trace(name, now)
-        if self.whole and not trace.holder and trace.fence > self.floor:
+        if self.intact and not trace.holder and trace.fence > self.floor:
             trace.holder, trace.expires, trace.open = id, now + ttl, True
             return trace.granted()
         return super().grant(name, id, ttl, hint, now)
@@ -71,14 +71,14 @@ class VotesAtOnce(World):
     """A node that forgot everything votes as if it knew."""
 
     def receive(self, index: int) -> None:
-        self.welcome(index, self.nodes[index].look(self._clock(index)).since, 0)
+        self.readmit(index, self.nodes[index].look(self._clock(index)).since, 0)
 
 
 class WaitsOnly(World):
     """A node that forgot everything waits until all leases are over, but does not learn the fences."""
 
-    def welcome(self, index: int, since: int, floor: int) -> None:
-        super().welcome(index, since, 0)
+    def readmit(self, index: int, since: int, floor: int) -> None:
+        super().readmit(index, since, 0)
 
 
 class LearnsOnly(World):
@@ -86,4 +86,4 @@ class LearnsOnly(World):
 
     def receive(self, index: int) -> None:
         floor = max(node.ceiling for node in self.nodes)
-        self.welcome(index, self.nodes[index].look(self._clock(index)).since, floor)
+        self.readmit(index, self.nodes[index].look(self._clock(index)).since, floor)

@@ -35,7 +35,7 @@ ENOUGH = 2_000
 
 HAPPENED = (
     "bids refused", "bids unreachable", "bids won", "crashes", "looks again", "memories lost",
-    "nodes cut off", "nodes welcomed", "raises", "renewals", "replies lost", "requests doubled",
+    "nodes cut off", "nodes readmitted", "raises", "renewals", "replies lost", "requests doubled",
     "requests lost", "traces dropped", "ttls fired early",
 )  # fmt: skip
 

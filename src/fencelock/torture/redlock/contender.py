@@ -9,7 +9,15 @@ from typing import ClassVar
 from fencelock.core.ticket import Departure
 from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Tally, validity
 from fencelock.torture.redlock.node import Node
-from fencelock.torture.redlock.world import HORIZON, MAX_TTL, NAME, PATIENCE, SKEW, START, World
+from fencelock.torture.redlock.world import (
+    HORIZON,
+    MAX_TTL,
+    NAME,
+    DECISION_LIMIT,
+    SKEW,
+    START,
+    World,
+)
 
 
 @dataclass(slots=True)
@@ -63,7 +71,7 @@ class Contender:
     def validity(self, ttl: int, sent: float) -> float:
         """For how many seconds of its own clock it may trust what it is told now."""
         elapsed = (self.world.now - sent) * self._rate / 1000
-        return validity(ttl / 1000, elapsed, PATIENCE / 1000)
+        return validity(ttl / 1000, elapsed, DECISION_LIMIT / 1000)
 
     def true_moment(self, since: float, seconds: float) -> float:
         """When so many seconds of its clock have passed, in true time."""

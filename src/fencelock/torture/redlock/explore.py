@@ -6,7 +6,7 @@
 It runs the real `Bid` and the reference `Node`. In every state it tries all that can happen next: a client
 begins a bid or gives one up for the next, a request arrives, arrives late or a second time, with the ttl of
 whoever has the lock there fired or not; an answer is read or never read; a node loses its memory and is
-welcomed back. So a release needs no step of its own (it does to a fence what a ttl does), nor does a loss
+readmitted back. So a release needs no step of its own (it does to a fence what a ttl does), nor does a loss
 (it is what never arrives, as is a refusal: it makes a bid do nothing more). Nodes are alike, so states that
 differ in their numbering are one.
 """
@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Verdict
+from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Vote
 from fencelock.torture.redlock.node import Node, Trace
 from fencelock.torture.redlock.states import (
     GRANT,
@@ -163,7 +163,7 @@ class Explorer:
         link = column.links[bid]
         what = "grant" if request == GRANT else f"raise to {request}"
         label = f"node {index}: {'again ' if late else ''}{what} of {self._called(bid)}"
-        if not column.whole:
+        if not column.intact:
             return  # it does not answer with anything that counts
         hints = self.hints if request == GRANT and column.holder != bid else (0,)
         for fires in (False, True) if column.holder >= 0 else (False,):
@@ -185,7 +185,7 @@ class Explorer:
                 if late and state.again == 1:
                     after = without_sent(after)
                 fired = f" (the ttl of {self._called(column.holder)} fired)" if fires else ""
-                told = f"{answer.verdict.name.lower()} {answer.fence or ''}".strip()
+                told = f"{answer.vote.name.lower()} {answer.fence or ''}".strip()
                 yield f"{label}{fired}: {told}", after._replace(again=state.again - late), ""
 
     def _read(self, state: State, index: int, number: int) -> tuple[str, State, str]:
@@ -194,7 +194,7 @@ class Explorer:
         bid = self.bid(NODES)
         bid.fence, bid.outcome = standing.fence, Outcome.WON if standing.over else None
         bid.seen, bid.asked = [link.seen for link in links], [link.asked for link in links]
-        orders = bid.answered(index, Answer(Verdict.GRANTED, links[index].answer))
+        orders = bid.answered(index, Answer(Vote.GRANTED, links[index].answer))
         over = bid.outcome is Outcome.WON
         columns = list(state.columns)
         for node, link in enumerate(links):
@@ -226,7 +226,7 @@ class Explorer:
     def _remember(self, state: State, index: int) -> Iterator[tuple[str, State, str]]:
         column = state.columns[index]
         others = [other for place, other in enumerate(state.columns) if place != index]
-        if column.whole and state.losses and all(other.whole for other in others):
+        if column.intact and state.losses and all(other.intact for other in others):
             blank = Column(-1, 0, False, 0, 0, column.links)
             under_way = [bid for bid in range(len(state.bids)) if self._current(state, bid)]
             before = tuple(bid for bid in under_way if not state.bids[bid].over)
@@ -239,9 +239,9 @@ class Explorer:
         ended = not any(
             self._current(state, bid) and not state.bids[bid].over for bid in state.before
         )
-        if not column.whole and (ended or not self.waits):
+        if not column.intact and (ended or not self.waits):
             floor = max(other.ceiling for other in others) if self.learns else 0
-            welcome = column._replace(whole=True, floor=floor, ceiling=floor)
+            welcome = column._replace(intact=True, floor=floor, ceiling=floor)
             after = with_column(state, index, welcome)._replace(before=())
             yield f"node {index}: votes again, above {floor}", after, ""
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from fencelock.core.ticket import Departure
-from fencelock.engines.redlock.protocol import Answer, Verdict
-from fencelock.engines.redlock.remembering import Memory
+from fencelock.engines.redlock.protocol import Answer, Vote
+from fencelock.engines.redlock.readmission_rule import Memory
 
 LAST_HINT = 2**52
 
@@ -29,7 +29,7 @@ class Trace:
     clean: int = 0
 
     def granted(self) -> Answer:
-        return Answer(Verdict.GRANTED, self.fence, self.dirty, self.clean)
+        return Answer(Vote.GRANTED, self.fence, self.dirty, self.clean)
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Node:
     leap: ClassVar[int] = 60_000_000
     """How far the ceiling leaps ahead when a fence passes it."""
     names: dict[str, Trace] = field(default_factory=dict)
-    whole: bool = False
+    intact: bool = False
     since: int = -1
     """When it was found blank; -1 while nobody has looked."""
     floor: int = 0
@@ -51,12 +51,12 @@ class Node:
     def grant(self, name: str, id: str, ttl: int, hint: int, now: int) -> Answer:
         """The first phase: take the lock here if it is free, under a fence above all earlier ones."""
         if self._blank(now):
-            return Answer(Verdict.BLANK)
+            return Answer(Vote.BLANK)
         trace = self._trace(name, now)
         if self._mine(trace, id):
             trace.expires = max(trace.expires, now + ttl)
         elif trace.holder not in ("", id):
-            return Answer(Verdict.REFUSED, recheck=(trace.expires - now) / 1000)
+            return Answer(Vote.REFUSED, recheck=(trace.expires - now) / 1000)
         else:
             if trace.open:
                 trace.dirty = trace.fence
@@ -69,11 +69,11 @@ class Node:
     def raise_to(self, name: str, id: str, fence: int, now: int) -> Answer:
         """The second phase: bring the fence up to the one that the bid has settled on."""
         if self._blank(now):
-            return Answer(Verdict.BLANK)
+            return Answer(Vote.BLANK)
         trace = self._trace(name, now)
         if not self._mine(trace, id):
             left = trace.expires - now if trace.holder else 0
-            return Answer(Verdict.REFUSED, recheck=left / 1000)
+            return Answer(Vote.REFUSED, recheck=left / 1000)
         trace.fence = max(trace.fence, fence)
         self._cover(trace.fence, 0)
         return trace.granted()
@@ -104,13 +104,13 @@ class Node:
     def look(self, now: int) -> Memory:
         """What it knows of itself."""
         age = now - self.since if self._blank(now) else 0
-        return Memory(self.whole, self.since, age / 1000, self.ceiling, self.longest / 1000)
+        return Memory(self.intact, self.since, age / 1000, self.ceiling, self.longest / 1000)
 
-    def welcome(self, since: int, floor: int, now: int) -> bool:
+    def readmit(self, since: int, floor: int, now: int) -> bool:
         """Let it vote again above a fence, if it is blank and this is about this very loss of memory."""
         if not self._blank(now) or self.since != since:
             return False
-        self.whole = True
+        self.intact = True
         self.floor = max(self.floor, floor)
         self.ceiling = max(self.ceiling, self.floor)
         return True
@@ -136,12 +136,12 @@ class Node:
         old = snapshot.copy()
         self.names, self.floor, self.mark = old.names, old.floor, old.mark
         self.ceiling, self.longest = old.ceiling, old.longest
-        self.whole, self.since = False, -1
+        self.intact, self.since = False, -1
 
     def _blank(self, now: int) -> bool:
-        if not self.whole and self.since < 0:
+        if not self.intact and self.since < 0:
             self.since = now
-        return not self.whole
+        return not self.intact
 
     def _trace(self, name: str, now: int) -> Trace:
         if name not in self.names:

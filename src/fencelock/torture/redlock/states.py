@@ -25,7 +25,7 @@ class Column(NamedTuple):
 
     holder: int
     fence: int
-    whole: bool
+    intact: bool
     floor: int
     ceiling: int
     links: tuple[Link, ...]

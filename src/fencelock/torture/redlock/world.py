@@ -13,7 +13,7 @@ from random import Random
 from typing import ClassVar, TypeVar
 
 from fencelock.engines.redlock.protocol import majority
-from fencelock.engines.redlock.remembering import floor_for
+from fencelock.engines.redlock.readmission_rule import floor_for
 from fencelock.torture.redlock.node import Node
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ HORIZON = 1_500
 SKEW = 0.004
 """How wrong a clock's speed may be: two of them together stay below the drift that `validity` allows."""
 MAX_TTL = 400
-PATIENCE = 100
+DECISION_LIMIT = 100
 """Less than most ttls: then what a node that forgot must wait for is not the same for all."""
 
 
@@ -51,7 +51,7 @@ class World:
         self._rates = [1 + self.random.uniform(-SKEW, SKEW) for _ in self.nodes]
         self._snapshots = [node.copy() for node in self.nodes]
         for index, node in enumerate(self.nodes):
-            node.welcome(node.look(self._clock(index)).since, 0, self._clock(index))
+            node.readmit(node.look(self._clock(index)).since, 0, self._clock(index))
         for _ in range(self.random.choice((0, 0, 1, 2, 4))):
             self.at(self.now + self.random.uniform(0, HORIZON), self._forget)
             self.at(self.now + self.random.uniform(0, HORIZON), self._snapshot)
@@ -153,7 +153,7 @@ class World:
     def _forget(self) -> None:
         """A node restarts with an old memory or none; never so many that nobody knows what they knew."""
         index = self.random.randrange(len(self.nodes))
-        blank = {other for other, node in enumerate(self.nodes) if not node.whole} | {index}
+        blank = {other for other, node in enumerate(self.nodes) if not node.intact} | {index}
         if len(blank) >= majority(len(self.nodes)):
             return
         old = self.random.choice((self.node(), self._snapshots[index]))
@@ -164,21 +164,21 @@ class World:
 
     def receive(self, index: int) -> None:
         """Somebody who meets a blank node looks at all of them, again and again until it is welcome."""
-        if self.nodes[index].whole:
+        if self.nodes[index].intact:
             return
         heard = {
             other: node.look(self._clock(other))
             for other, node in enumerate(self.nodes)
             if other == index or self.random.random() > self._loss
         }
-        floor = floor_for(index, heard, len(self.nodes), hint=0, patience=PATIENCE / 1000)
+        floor = floor_for(index, heard, len(self.nodes), hint=0, limit=DECISION_LIMIT / 1000)
         if floor is None:
             self.at(self.now + self.random.uniform(10, MAX_TTL), lambda: self.receive(index))
         else:
-            self.welcome(index, heard[index].since, floor)
+            self.readmit(index, heard[index].since, floor)
 
-    def welcome(self, index: int, since: int, floor: int) -> None:
+    def readmit(self, index: int, since: int, floor: int) -> None:
         """Let a node vote again."""
-        if self.nodes[index].welcome(since, floor, self._clock(index)):
-            self.counts["nodes welcomed"] += 1
+        if self.nodes[index].readmit(since, floor, self._clock(index)):
+            self.counts["nodes readmitted"] += 1
             self.log(f"node {index}: votes again, above {floor}")

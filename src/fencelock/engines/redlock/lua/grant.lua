@@ -11,7 +11,7 @@ end
 local my_fence = math.max(fence + 1, floor + 1, hint)
 
 -- Free, at a node that remembers all, and nothing new for it to remember: as in most cases.
-if not held and run == ARGV[1] and whole == 1 and my_fence <= ceiling and ttl_ms <= longest and ARGV[7] == '' then
+if not held and run == ARGV[1] and intact == 1 and my_fence <= ceiling and ttl_ms <= longest and ARGV[7] == '' then
   dirty = open == 1 and fence or dirty
   redis.call('SET', trace, cmsgpack.pack(my_fence, 1, dirty, clean), 'PX', DAY + ttl_ms)
   redis.call('SET', lock, cmsgpack.pack(id, clock_ms(), ARGV[5]), 'PX', ARGV[3])

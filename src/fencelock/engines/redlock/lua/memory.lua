@@ -1,13 +1,13 @@
 -- What the node has to remember, or has forgotten: most scripts are done before they come here, and Lua makes
 -- each function anew in each call.
 
--- How long it has been blank (ms), from the first time that somebody noticed; nil if it is whole.
+-- How long it has been blank (ms), from the first time that somebody noticed; nil if it is intact.
 local function blank_ms()
   if run ~= ARGV[1] then
-    run, whole, since = ARGV[1], 0, clock_ms()
+    run, intact, since = ARGV[1], 0, clock_ms()
     save_node()
   end
-  if whole == 0 then
+  if intact == 0 then
     return math.max(0, clock_ms() - since)
   end
 end

@@ -17,7 +17,7 @@ from fencelock.engines.registry import open_engine
 from fencelock.engines.resp.blocking import BlockingLink
 from fencelock.engines.resp.wire import Login, greeting
 from fencelock.io.asyncio import AsyncioIO
-from fencelock.io.blocking import BlockingIO
+from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
 from tests.engines.redis.impostors import Impostor, silence
 from tests.engines.redis.server_state import links
@@ -195,9 +195,9 @@ def test_one_that_was_dismissed_does_not_listen_at_what_has_its_number_now() -> 
         ours.settimeout(30)
         link = BlockingLink(ours)
         number = link.fileno()
-        link.dismiss()
+        link.dismiss("x")
         os.dup2(other.fileno(), number)  # as the next file that is opened would be
-        listener = threading.Thread(target=link.listen, args=("x", 600), daemon=True)
+        listener = threading.Thread(target=run, args=(link.listen("x", 600),), daemon=True)
         try:
             listener.start()
             listener.join(PATIENCE)

@@ -199,30 +199,7 @@ async def test_a_server_that_drops_a_key(
     assert (await enter(engine, ticket(Share.of(1)))).place is Place.ADMITTED
 
 
-async def test_what_the_version_before_wrote_is_understood(
-    server: RedisServer, engine: RedisEngine
-) -> None:
-    """It knew no shares: a holder in the record, and in the tickets when one expires, and its info."""
-    seconds, _ = server.execute("TIME")
-    now = int(seconds) * 1_000_000
-    before = """
-    local now, later = tonumber(ARGV[1]), tonumber(ARGV[1]) + 60000000
-    redis.call('SET', KEYS[1], cmsgpack.pack('h1', now + 1, 0, nil, true, 'a', now, later, now, 'c host 1 a'))
-    redis.call('ZADD', KEYS[2], now + 1, 'b')
-    redis.call('HSET', KEYS[3], 'b', cmsgpack.pack(later, 'c host 1 b'))"""
-    server.execute("EVAL", before, 3, RECORD, QUEUE, TICKETS, now)
-    seen = await engine.inspect("x", limit=9, timeout=LIMIT)
-    assert [one.owner.label for one in seen.contenders] == ["a", "b"]
-    reader = ticket()
-    assert (await enter(engine, reader)).place is Place.WAITING
-    for id in ("a", "b"):
-        assert await engine.leave(reader._replace(id=id), timeout=LIMIT)
-    (standing,) = await engine.renew([reader], timeout=LIMIT)
-    assert standing is not None
-    assert standing.place is Place.ADMITTED
-
-
-async def test_what_a_later_version_wrote_is_refused(
+async def test_a_record_of_another_version_is_refused(
     server: RedisServer, engine: RedisEngine
 ) -> None:
     server.execute("EVAL", "redis.call('SET', KEYS[1], cmsgpack.pack('h3', 1, 0))", 1, RECORD)
@@ -238,7 +215,7 @@ async def test_a_floor_that_is_too_high(engine: RedisEngine) -> None:
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
-async def test_who_is_roused_loses_no_news(server: RedisServer, face: str) -> None:
+async def test_an_interrupted_waiter_loses_no_wake_up(server: RedisServer, face: str) -> None:
     engine = open_engine(server.url, BlockingIO() if face == "sync" else AsyncioIO())
     holder, waiter, stranger = ticket(ALONE), ticket(ALONE), ticket(ALONE)
     await engine.enter(holder, if_free=False, timeout=LIMIT)

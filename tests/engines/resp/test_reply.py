@@ -1,8 +1,9 @@
-"""What a task awaits instead of a future: it must be one to asyncio, only quicker."""
+"""What a task awaits instead of a future: asyncio must accept it as one."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from contextlib import suppress
 from contextvars import ContextVar
@@ -40,7 +41,24 @@ async def task(reply: Reply[str], start: Any) -> Any:
     return task
 
 
-async def test_a_task_goes_on_in_the_very_moment(reply: Reply[str], start: Any) -> None:
+async def test_asyncio_has_not_changed_what_a_task_awaits() -> None:
+    """`Reply` uses this private attribute, and these methods as a task calls them."""
+    where = "look at engines/resp/reply.py"
+    futures: Any = asyncio.futures
+    future = futures.Future()
+    assert not future._asyncio_future_blocking, f"asyncio has changed its private flag: {where}"
+    awaited = future.__await__()
+    assert next(awaited) is future, f"a future does not yield itself any more: {where}"
+    assert future._asyncio_future_blocking, f"asyncio does not set its flag: {where}"
+    for method in ("add_done_callback", "cancel", "result"):
+        mine = inspect.signature(getattr(Reply, method)).parameters
+        theirs = inspect.signature(getattr(futures._PyFuture, method)).parameters
+        assert len(mine) == len(theirs), f"asyncio calls {method}() in another way: {where}"
+
+
+async def test_a_task_continues_in_the_call_that_read_the_reply(
+    reply: Reply[str], start: Any
+) -> None:
     said: list[str] = []
 
     async def wait() -> str:

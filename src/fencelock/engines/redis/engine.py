@@ -129,7 +129,7 @@ class RedisEngine(Engine):
             return None
         name, node, link = parked
         try:
-            wake_up = await node.listen(link, ticket.id, until - self._io.now())
+            wake_up = await link.listen(ticket.id, until - self._io.now())
         except RequestFailed as error:
             self.unpark(ticket)
             moved = self._topology.moved(name, node)
@@ -146,8 +146,8 @@ class RedisEngine(Engine):
         with self._parked_lock:
             parked = self._parked.get(ticket.id)
             if parked is not None:
-                _, node, link = parked
-                node.interrupt(link, ticket.id)
+                _, _, link = parked
+                link.interrupt(ticket.id)
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         call = requests.remember(ticket, text, keep)
@@ -179,8 +179,8 @@ class RedisEngine(Engine):
 
     async def close(self) -> None:
         with self._parked_lock:
-            for id, (_, node, link) in list(self._parked.items()):
-                node.dismiss(link, id)
+            for id, (_, _, link) in list(self._parked.items()):
+                link.dismiss(id)
         await self._topology.close()
 
     def _dismiss_moved(self) -> None:
@@ -188,7 +188,7 @@ class RedisEngine(Engine):
         with self._parked_lock:
             for id, (name, node, link) in list(self._parked.items()):
                 if self._topology.moved(name, node):
-                    node.dismiss(link, id)
+                    link.dismiss(id)
 
     # --- one request
 

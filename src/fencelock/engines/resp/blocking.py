@@ -14,16 +14,7 @@ import hiredis
 
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.link import Link, Node
-from fencelock.engines.resp.packing import pack
-from fencelock.engines.resp.wire import (
-    MORE,
-    NOT_REDIS,
-    Login,
-    error_text,
-    greeting,
-    reader,
-    wake_up_of,
-)
+from fencelock.engines.resp.wire import MORE, NOT_REDIS, Login, error_text, reader, wake_up_of
 from fencelock.io import clock
 
 _MAX_IDLE = 16
@@ -61,11 +52,6 @@ class BlockingLink(Link):
         self._listening = self.dismissed = False
         self.broken = False
         self.used_at = clock.now()
-
-    def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
-        """Send the greeting; `RequestFailed` if the server refuses us."""
-        commands = greeting(login, self.channel, scripts=scripts)
-        self._greeted(login, self.exchange(pack(commands), len(commands) - 1, timeout))
 
     # The hot path, written out: between two system calls little of a program stays in the processor's caches,
     # so a call of a function often costs more than its work.
@@ -113,8 +99,7 @@ class BlockingLink(Link):
         errors = [error_text(reply) for reply in replies if isinstance(reply, hiredis.ReplyError)]
         return RequestFailed(errors[0] if errors else _explain(error), "unknown")
 
-    def listen(self, waiter: str, timeout: float) -> str | None:
-        """Block until a wake-up for a ticket arrives. None when the time is up, or after `dismiss`."""
+    async def listen(self, waiter: str, timeout: float) -> str | None:
         until = clock.now() + timeout
         with self._ending:
             self._listening = not self.dismissed
@@ -201,14 +186,16 @@ class BlockingLink(Link):
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def dismiss(self) -> None:
-        """End the link from another thread, while its own thread listens on it or does not use it."""
+    def dismiss(self, waiter: str) -> None:
+        # Called by another thread, while the link's own thread listens on it or does not use it.
         with self._ending:
             self.dismissed = True
             if self._listening:
                 self.shut_down()
             else:
                 self.close()
+
+    interrupt = dismiss  # nothing else wakes a thread that reads from a socket
 
     def close(self) -> None:
         self.broken = True
@@ -276,7 +263,7 @@ class BlockingNode(Node):
             link.close()
 
     async def take(self, timeout: float, waiter: str = "") -> BlockingLink:
-        return self.ready(waiter) or self.connect(timeout)
+        return self.ready(waiter) or await self._connect(timeout)
 
     def give(self, link: BlockingLink, waiter: str = "") -> None:  # type: ignore[override]
         if link.wake_ups:
@@ -292,22 +279,11 @@ class BlockingNode(Node):
         else:
             link.close()
 
-    async def listen(self, link: Link, waiter: str, timeout: float) -> str | None:
-        assert isinstance(link, BlockingLink)
-        return link.listen(waiter, timeout)
-
-    def dismiss(self, link: Link, waiter: str) -> None:
-        assert isinstance(link, BlockingLink)
-        link.dismiss()
-
-    interrupt = dismiss  # nothing else wakes a thread that reads from a socket
-
     async def close(self) -> None:
         self._closed = True
         self._drop_idle()
 
-    def connect(self, timeout: float) -> BlockingLink:
-        """Open a new link."""
+    async def _connect(self, timeout: float) -> BlockingLink:
         if self._closed:
             raise RequestFailed("the client was closed", "not applied")
         end = clock.now() + timeout
@@ -319,7 +295,8 @@ class BlockingNode(Node):
                 if self.login.tls is not None:
                     sock = self.login.tls.wrap_socket(sock, server_hostname=self.host)
                 link = BlockingLink(sock)
-                link.greet(self.login, max(0.001, end - clock.now()), scripts=not self.loaded)
+                left = max(0.001, end - clock.now())
+                await link.greet(self.login, left, scripts=not self.loaded)
             except BaseException:
                 sock.close()
                 raise

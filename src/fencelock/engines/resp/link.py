@@ -11,8 +11,8 @@ from typing import Any
 
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.facts import eviction
-from fencelock.engines.resp.packing import bulks
-from fencelock.engines.resp.wire import Login, refusal
+from fencelock.engines.resp.packing import bulks, pack
+from fencelock.engines.resp.wire import Login, greeting, refusal
 
 log = logging.getLogger("fencelock")
 
@@ -29,8 +29,10 @@ class Link(ABC):
         self.answers: list[Any] = []
         """The answers to the questions of the login."""
 
-    def _greeted(self, login: Login, replies: list[Any]) -> None:
-        """Take in the replies to the greeting; `RequestFailed` if the server refuses us."""
+    async def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
+        """Send the greeting; `RequestFailed` if the server refuses us."""
+        commands = greeting(login, self.channel, scripts=scripts)
+        replies = await self.ask(pack(commands), len(commands) - 1, timeout)
         asked = len(replies) - len(login.questions)
         why = refusal(replies[:asked])
         if why is not None:
@@ -51,6 +53,19 @@ class Link(ABC):
         """The same as one coroutine, for code that is not on the hot path."""
         replies = self.exchange(payload, count, timeout)
         return replies if isinstance(replies, list) else await replies
+
+    @abstractmethod
+    async def listen(self, waiter: str, timeout: float) -> str | None:
+        """Sleep until a wake-up for the ticket `waiter` arrives. None when the time is up, or after
+        `dismiss`."""
+
+    @abstractmethod
+    def dismiss(self, waiter: str) -> None:
+        """End the `listen` for the ticket `waiter`: this link is not the right one any more."""
+
+    @abstractmethod
+    def interrupt(self, waiter: str) -> None:
+        """End the `listen` for the ticket `waiter`. Called from any thread, while the ticket has the link."""
 
     @abstractmethod
     def close(self) -> None:
@@ -87,19 +102,6 @@ class Node(ABC):
     @abstractmethod
     def give(self, link: Link, waiter: str = "") -> None:
         """Give a link back. Wake-ups for the ticket `waiter` are not collected any more."""
-
-    @abstractmethod
-    async def listen(self, link: Link, waiter: str, timeout: float) -> str | None:
-        """Sleep until a wake-up for the ticket `waiter` arrives on its link. None when the time is up."""
-
-    @abstractmethod
-    def dismiss(self, link: Link, waiter: str) -> None:
-        """End the `listen` for the ticket `waiter`: this link is not the right one any more."""
-
-    @abstractmethod
-    def interrupt(self, link: Link, waiter: str) -> None:
-        """End the `listen` for the ticket `waiter`. Called from any thread; the link must still be the
-        ticket's."""
 
     @abstractmethod
     async def close(self) -> None:

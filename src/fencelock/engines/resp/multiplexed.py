@@ -13,17 +13,8 @@ import hiredis
 
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.link import Link, Node
-from fencelock.engines.resp.packing import pack
 from fencelock.engines.resp.reply import Reply
-from fencelock.engines.resp.wire import (
-    MORE,
-    NOT_REDIS,
-    Login,
-    error_text,
-    greeting,
-    reader,
-    wake_up_of,
-)
+from fencelock.engines.resp.wire import MORE, NOT_REDIS, Login, error_text, reader, wake_up_of
 
 _TIMEOUT_CHECK_INTERVAL = 0.05
 """Seconds between two checks for requests that took too long: one timer for all requests."""
@@ -68,11 +59,6 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         """Why the link takes no more requests."""
 
     # --- called by the engine
-
-    async def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
-        """Send the greeting; `RequestFailed` if the server refuses us."""
-        commands = greeting(login, self.channel, scripts=scripts)
-        self._greeted(login, await self.exchange(pack(commands), len(commands) - 1, timeout))
 
     def exchange(self, payload: bytes, count: int, timeout: float) -> Reply[list[Any]]:
         reply: Reply[list[Any]] = Reply(self._loop)
@@ -119,8 +105,9 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         if reply is not None:
             reply.arrive_soon(None)
 
+    dismiss = ignore
+
     async def listen(self, waiter: str, timeout: float) -> str | None:
-        """Sleep until a wake-up for a ticket arrives. None when the time is up, or after `ignore`."""
         if waiter not in self._waiters:
             return None
         if waiter not in self._wake_ups:
@@ -131,7 +118,6 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         return self._wake_ups.pop(waiter, None)
 
     def interrupt(self, waiter: str) -> None:
-        """End a `listen`, though no wake-up has arrived. Called from any thread."""
         with suppress(RuntimeError):  # the loop is closed, and nobody listens any more
             self._loop.call_soon_threadsafe(self._end_listen, waiter)
 
@@ -282,18 +268,6 @@ class MultiplexedNode(Node):
     def give(self, link: MultiplexedLink, waiter: str = "") -> None:  # type: ignore[override]
         if waiter:
             link.ignore(waiter)
-
-    async def listen(self, link: Link, waiter: str, timeout: float) -> str | None:
-        assert isinstance(link, MultiplexedLink)
-        return await link.listen(waiter, timeout)
-
-    def dismiss(self, link: Link, waiter: str) -> None:
-        assert isinstance(link, MultiplexedLink)
-        link.ignore(waiter)
-
-    def interrupt(self, link: Link, waiter: str) -> None:
-        assert isinstance(link, MultiplexedLink)
-        link.interrupt(waiter)
 
     async def close(self) -> None:
         self._closed = True

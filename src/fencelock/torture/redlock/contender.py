@@ -10,10 +10,10 @@ from fencelock.core.ticket import Departure
 from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Tally, validity
 from fencelock.torture.redlock.node import Node
 from fencelock.torture.redlock.world import (
+    DECISION_LIMIT,
     HORIZON,
     MAX_TTL,
     NAME,
-    DECISION_LIMIT,
     SKEW,
     START,
     World,

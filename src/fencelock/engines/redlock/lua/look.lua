@@ -1,4 +1,4 @@
--- What the node knows of itself.
+-- What the node knows about itself.
 -- ARGV: RUN
 -- Returns {intact (0 or 1), when it was found blank (ms), ms since then, ceiling, longest ttl in ms}.
 --[[memory.lua]]

@@ -1,7 +1,7 @@
--- What the node has to remember, or has forgotten: most scripts are done before they come here, and Lua makes
--- each function anew in each call.
+-- What the node has to remember, or has lost. Most scripts end before they come here: Lua makes each function anew
+-- in each call.
 
--- How long it has been blank (ms), from the first time that somebody noticed; nil if it is intact.
+-- How long it has been blank (ms), since that was first noticed; nil if it is intact.
 local function blank_ms()
   if run ~= ARGV[1] then
     run, intact, since = ARGV[1], 0, clock_ms()
@@ -12,8 +12,8 @@ local function blank_ms()
   end
 end
 
--- Keep the two marks above everything that is granted here. The ceiling leaps ahead, by a minute of µs, so
--- that this is seldom a write.
+-- Keep the ceiling and the longest ttl at least as high as everything granted here. The ceiling leaps ahead, by a
+-- minute in µs, so that this is seldom a write.
 local function cover(fence, ttl_ms)
   if fence > ceiling or ttl_ms > longest then
     ceiling = fence > ceiling and fence + 60000000 or ceiling

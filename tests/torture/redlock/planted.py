@@ -70,7 +70,7 @@ class ForgetsItsFence(Bid):
 class VotesAtOnce(World):
     """A node that forgot everything votes as if it knew."""
 
-    def receive(self, index: int) -> None:
+    def meet_blank(self, index: int) -> None:
         self.readmit(index, self.nodes[index].look(self._clock(index)).since, 0)
 
 
@@ -84,6 +84,6 @@ class WaitsOnly(World):
 class LearnsOnly(World):
     """A node that forgot everything learns the fences, but does not wait until all leases are over."""
 
-    def receive(self, index: int) -> None:
+    def meet_blank(self, index: int) -> None:
         floor = max(node.ceiling for node in self.nodes)
         self.readmit(index, self.nodes[index].look(self._clock(index)).since, floor)

@@ -22,7 +22,7 @@ SEED = random.randrange(1_000_000)
 
 
 class Section:
-    """What the lock protects: nobody may be inside with somebody else."""
+    """What the lock protects: two may never be inside at once."""
 
     def __init__(self) -> None:
         self.inside = 0

@@ -188,7 +188,7 @@ def test_nothing_has_come_after_all() -> None:
         assert link.read() == [b"PONG"]
 
 
-def test_one_that_was_dismissed_does_not_listen_at_what_has_its_number_now() -> None:
+def test_a_dismissed_link_does_not_listen_on_a_reused_file_descriptor() -> None:
     ours, theirs = socket.socketpair()
     other, peer = socket.socketpair()
     with ours, theirs, other, peer:

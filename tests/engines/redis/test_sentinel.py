@@ -1,4 +1,4 @@
-"""The master moves: those who hold and those who wait find it again by themselves."""
+"""The master moves: holders and waiters find it again by themselves."""
 
 import asyncio
 from collections.abc import Callable

@@ -55,7 +55,7 @@ async def joined(engine: RedisEngine, count: int, share: Share = READING) -> lis
 
 
 async def expiring(server: RedisServer, engine: RedisEngine, *shares: Share) -> list[Ticket]:
-    """A holder that is about to expire, and others who came before it did."""
+    """A holder that is about to expire, and tickets that joined before that."""
     ttl = 0.05
     while True:
         dying, *others = ticket(shares[0], ttl), *(ticket(share) for share in shares[1:])
@@ -78,7 +78,7 @@ def expired(server: RedisServer) -> bool:
 @pytest.mark.parametrize(
     "share", [ALONE, READING, Share.of(3, 2)], ids=["mutex", "read", "permits"]
 )
-async def test_a_free_name_takes_three_commands_whoever_wants_it(
+async def test_a_free_name_takes_three_commands_alone_or_shared(
     server: RedisServer, engine: RedisEngine, share: Share
 ) -> None:
     for free in ("unknown", "known"):
@@ -92,7 +92,7 @@ async def test_a_free_name_takes_three_commands_whoever_wants_it(
             assert entered == left
 
 
-async def test_the_cost_does_not_grow_with_those_who_hold_and_wait(
+async def test_the_cost_does_not_grow_with_holders_and_waiters(
     server: RedisServer, engine: RedisEngine
 ) -> None:
     figures: list[Counter[str]] = []
@@ -111,7 +111,7 @@ async def test_the_cost_does_not_grow_with_those_who_hold_and_wait(
     assert figures[0] == figures[1]
 
 
-async def test_a_release_pushes_to_those_whom_it_admits(
+async def test_a_release_pushes_to_the_tickets_that_it_admits(
     server: RedisServer, engine: RedisEngine
 ) -> None:
     (writer,) = await joined(engine, 1, ALONE)
@@ -131,7 +131,7 @@ async def test_the_push_is_lost(engine: RedisEngine) -> None:
     (writer,) = await joined(engine, 1, ALONE)
     readers = await joined(engine, 2)
     for reader in readers:
-        engine.unpark(reader)  # nobody listens any more
+        engine.unpark(reader)  # it does not listen any more
     await engine.leave(writer, timeout=LIMIT)
     places = [one.place for one in await engine.renew(readers, timeout=LIMIT) if one]
     assert places == [Place.ADMITTED] * 2
@@ -180,7 +180,7 @@ async def test_nothing_is_left_behind(server: RedisServer, engine: RedisEngine) 
 async def test_a_server_that_drops_a_key(
     server: RedisServer, engine: RedisEngine, lost: str
 ) -> None:
-    """As if it evicted keys: those who held are told so, and the others go on after a while."""
+    """As if it evicted keys: the holders are told so, and the others go on after a while."""
     readers = [ticket(ttl=2), ticket(ttl=2)]
     for one in readers:
         await enter(engine, one)

@@ -81,7 +81,7 @@ async def test_the_memory_is_full(cell: Cell, server: RedisServer) -> None:
     assert "raise maxmemory" in str(error)
     assert error.outcome == "not applied"
     assert tickets(server, f"{cell.name}:new") == []
-    # Those who are in keep what they have, and pass it on.
+    # Holders and waiters keep what they have, and hand it over.
     await cell.run(lease.renew)
     assert (await cell.run(lambda: client.inspect(cell.name))).waiting == 1
     assert await cell.run(lambda: client.names(cell.name)) == [cell.name]

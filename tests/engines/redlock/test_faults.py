@@ -56,7 +56,7 @@ async def turn(cell: Cell, client: Any, **options: Any) -> int:
 
 
 @pytest.mark.parametrize("harm", [kill, freeze])
-async def test_who_may_have_it_where_nobody_answers_has_not_lost_it(
+async def test_a_lease_that_silent_nodes_may_have_is_not_lost(
     nodes: RedlockSet, open_cell: OpenCell, harm: Callable[[RedisServer], None]
 ) -> None:
     """Two nodes have forgotten it, and two can't be asked: with these it would be a majority."""
@@ -97,7 +97,7 @@ async def test_a_minority_is_not_missed(
 
 
 @pytest.mark.parametrize("harm", [kill, freeze])
-async def test_without_a_majority_it_is_said_who_is_missing(
+async def test_without_a_majority_the_error_names_the_missing_nodes(
     nodes: RedlockSet, open_cell: OpenCell, harm: Callable[[RedisServer], None]
 ) -> None:
     cell = open_cell(nodes.url)

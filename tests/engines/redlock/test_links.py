@@ -14,10 +14,10 @@ from tests.servers_redlock import RedlockSet
 from tests.waiting import soon
 
 
-async def test_what_nobody_has_read_yet_is_not_silence(
+async def test_a_node_whose_answer_was_not_read_yet_is_not_silent(
     nodes: RedlockSet, open_cell: OpenCell
 ) -> None:
-    """A majority is enough, so there are always answers that wait for the next one who reads."""
+    """A majority is enough, so there are always answers that the next question reads."""
     cell = open_cell(nodes.url + "?node_timeout=1")
     client = cell.client()
     for _ in range(2):

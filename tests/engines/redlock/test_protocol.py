@@ -46,7 +46,7 @@ def test_a_majority_that_agrees_decides_in_one_round_trip() -> None:
     assert end(bid) == (Outcome.WON, 7)
 
 
-def test_those_behind_are_raised_to_the_highest() -> None:
+def test_nodes_that_are_behind_are_raised_to_the_highest() -> None:
     bid = Bid(3)
     bid.answered(0, granted(5))
     assert bid.answered(1, granted(9)) == [Raise(0, 9)]
@@ -68,7 +68,7 @@ def test_a_node_that_is_past_the_fence_lifts_it_for_all() -> None:
 
 
 def test_a_fence_that_was_given_up_for_a_higher_one_is_not_taken_up_again() -> None:
-    """The raise is under way: who settled for 5 now would soon have a node less that knows it."""
+    """The raise is under way: a bid that chose 5 now would soon have a node less that knows it."""
     bid = Bid(3)
     bid.answered(0, granted(5))
     assert bid.answered(1, granted(9)) == [Raise(0, 9)]
@@ -279,7 +279,7 @@ def test_why_a_bid_hears_only_answers_to_its_own_requests() -> None:
 
 
 def test_why_a_bid_has_a_limit_of_its_own() -> None:
-    """One that took longer than a node waits would win with a vote that the node has forgotten."""
+    """A bid that took longer than a node waits would win with a vote that the node has lost."""
     hour = 3_600_000
     nodes = [Node(intact=True) for _ in range(3)]
     slow, other = Bid(3), Bid(3)

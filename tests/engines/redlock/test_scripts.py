@@ -197,7 +197,7 @@ def test_a_new_name_need_not_be_above_the_fences_of_others(caller: Caller) -> No
     assert caller.grant("y", "b", hint=6_000).fence == 6_000
 
 
-def test_the_first_who_waits_and_listens_is_woken(caller: Caller) -> None:
+def test_the_first_waiter_that_listens_is_woken(caller: Caller) -> None:
     with caller.redis.pubsub(ignore_subscribe_messages=True) as ears:
         ears.subscribe("here")
         assert ears.get_message(timeout=30) is None  # it is subscribed

@@ -151,7 +151,7 @@ def test_forks(nodes: RedlockSet) -> None:
     eventually(lambda: not any(holders(nodes.nodes, "y")), "the other to be free")
 
 
-# --- who is let in
+# --- which servers are accepted
 
 
 async def test_wrong_password(

@@ -20,7 +20,7 @@ class OnePhase(Bid):
 
 
 class RaisesForAnyone(Node):
-    """Writes the fence back and counts as a vote, whoever has the lock there."""
+    """Writes the fence back and counts as a vote, even if another ticket has the lock there."""
 
     def raise_to(self, name: str, id: str, fence: int, now: int) -> Answer:
         if self._blank(now):
@@ -52,14 +52,14 @@ class ForgetsCrashes(Node):
 
 
 class ForgetsNames(Node):
-    """Begins anew with a name that was not used for long, below the fences that it had."""
+    """Starts again with a name that was not used for long, below the fences that it had."""
 
     def drop(self, name: str) -> None:
         del self.names[name]
 
 
 class ForgetsItsFence(Bid):
-    """Bids anew when it looks again."""
+    """A bid that does not know the fence its ticket has."""
 
     __slots__ = ()
 

@@ -24,8 +24,7 @@ MIN_TIMEOUT = 0.01
 
 
 def time_left(io: IO, timeout: float, started: float) -> float:
-    """What is left of a timeout. Unchanged if hardly any was used: setting another timeout on a socket is
-    expensive."""
+    """What is left of a timeout. Unchanged if hardly any was used: a new timeout of a socket is expensive."""
     used = io.now() - started
     return timeout if used < MIN_TIMEOUT else max(timeout - used, MIN_TIMEOUT)
 

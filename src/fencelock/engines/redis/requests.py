@@ -42,8 +42,7 @@ class _Template:
 
 
 _templates: OrderedDict[str, _Template] = OrderedDict()
-"""The last one of each name. Finding it by name and comparing is faster than a cache that hashes all
-arguments."""
+"""The last one of each name. To compare it is faster than a cache that hashes all arguments."""
 
 
 def enter(ticket: Ticket, channel: bytes, *, if_free: bool) -> bytes:

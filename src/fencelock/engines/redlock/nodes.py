@@ -1,5 +1,4 @@
-"""The nodes as this client knows them: which can be asked, which are left alone for a while, which are
-unfit."""
+"""The nodes as this client knows them: which can be asked, which have failed, which are unfit."""
 
 from __future__ import annotations
 
@@ -187,8 +186,7 @@ class Nodes(ABC):
             health.succeed()
 
     async def revive(self, links: NodeLinks, wanted: int, until: float) -> None:
-        """Probe all nodes without a link at once, and wait until `wanted` nodes can be asked or time is
-        up."""
+        """Probe all nodes without a link at once, until `wanted` nodes can be asked or the time is up."""
         lacking = [health for health in self.all if links.at[health.number] is None]
         ended = self._io.event()
         self._probe_ended.append(ended)

@@ -78,8 +78,7 @@ def releases(
 def _to_all(
     links: NodeLinks, head: bytes, before: bytes, channels: list[str], after: bytes
 ) -> list[Request]:
-    """The same call for all nodes, except for the first argument and the channel. So the rest is packed
-    only once."""
+    """The same call for all nodes. Only the first argument and the channel are packed for each."""
     return [
         Request(node, b"".join((head, bulk(links.runs[node]), before, bulk(channels[node]), after)))
         for node in links.connected()

@@ -56,8 +56,7 @@ class Link(ABC):
 
     @abstractmethod
     async def listen(self, waiter: str, timeout: float) -> str | None:
-        """Sleep until a wake-up for the ticket `waiter` arrives. None when the time is up, or after
-        `dismiss`."""
+        """Sleep until a wake-up for the ticket `waiter` arrives. None if time is up, or after `dismiss`."""
 
     @abstractmethod
     def dismiss(self, waiter: str) -> None:

@@ -76,8 +76,7 @@ def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:
 
 
 def refusal(replies: list[Any]) -> RequestFailed | None:
-    """Why the server refuses us, or why we can't use it, from its replies to the greeting; None if all is
-    well."""
+    """Why the server refuses us, or why we can't use it, from its replies to the greeting."""
     hello = replies[0]
     if isinstance(hello, dict):
         version = bytes(hello.get(b"version", b"")).decode(errors="replace")

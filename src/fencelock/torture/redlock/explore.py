@@ -102,8 +102,7 @@ class Explorer:
         return Found(len(parents), True)
 
     def _trail(self, parents: dict[int, int], key: int) -> tuple[str, ...]:
-        """The steps from the start to this state and to the violation after it, with the original numbers
-        of nodes."""
+        """The steps to this state and to the violation after it, with the original numbers of nodes."""
         keys = [key]
         while parents[keys[-1]]:
             keys.append(parents[keys[-1]])

@@ -27,8 +27,7 @@ SKEW = 0.004
 """How wrong a clock's rate may be. Two such clocks stay below the drift that `validity` allows."""
 MAX_TTL = 400
 DECISION_LIMIT = 100
-"""In milliseconds. Less than most ttls, so that sometimes the longest ttl decides how long a blank node
-waits."""
+"""In milliseconds. Less than most ttls, so that often the longest ttl decides when a node is readmitted."""
 
 
 class World:

@@ -42,13 +42,9 @@ class Topology(ABC):
     def known(self, name: str) -> Node | None:
         """The server that keeps this name's queue, if it is known."""
 
-    async def node(self, name: str, timeout: float) -> Node:
-        """The server that keeps this name's queue."""
-        return self.known(name) or await self._find(name, timeout)
-
     @abstractmethod
-    async def _find(self, name: str, timeout: float) -> Node:
-        """Ask which server that is."""
+    async def node(self, name: str, timeout: float) -> Node:
+        """The server that keeps this name's queue. Asks if it is not known."""
 
     @abstractmethod
     async def masters(self, timeout: float) -> list[Node]:
@@ -92,7 +88,7 @@ class Single(Topology):
     def known(self, name: str) -> Node:
         return self.only
 
-    async def _find(self, name: str, timeout: float) -> Node:
+    async def node(self, name: str, timeout: float) -> Node:
         return self.only
 
     async def masters(self, timeout: float) -> list[Node]:
@@ -213,8 +209,8 @@ class Sentinel(_Discovered[Node]):
     def known(self, name: str) -> Node | None:
         return self._master
 
-    async def _find(self, name: str, timeout: float) -> Node:
-        return await self._discover(timeout)
+    async def node(self, name: str, timeout: float) -> Node:
+        return self._master or await self._discover(timeout)
 
     async def _ask(self, timeout: float) -> Node:
         command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._group)
@@ -268,9 +264,11 @@ class Cluster(_Discovered[Slots]):
                 return self._at(address)
         return None
 
-    async def _find(self, name: str, timeout: float) -> Node:
-        await self._map(timeout)
+    async def node(self, name: str, timeout: float) -> Node:
         node = self.known(name)
+        if node is None:
+            await self._map(timeout)
+            node = self.known(name)
         if node is None:
             raise Unserved(f"no node of the cluster serves slot {_slot(name)}", "not applied")
         return node

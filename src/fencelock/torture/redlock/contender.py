@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 from fencelock.core.ticket import Departure
 from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Tally, validity
 from fencelock.torture.redlock.node import Node
-from fencelock.torture.redlock.world import (
-    DECISION_LIMIT,
-    HORIZON,
-    MAX_TTL,
-    NAME,
-    SKEW,
-    START,
-    World,
-)
+from fencelock.torture.redlock.world import HORIZON, LIMIT, MAX_TTL, NAME, SKEW, START, World
 
 
 @dataclass(slots=True)
@@ -71,7 +63,7 @@ class Contender:
     def validity(self, ttl: int, sent: float) -> float:
         """For how many seconds of its own clock the client may trust an answer that it gets now."""
         elapsed = (self.world.now - sent) * self._rate / 1000
-        return validity(ttl / 1000, elapsed, DECISION_LIMIT / 1000)
+        return validity(ttl / 1000, elapsed, LIMIT / 1000)
 
     def true_moment(self, since: float, seconds: float) -> float:
         """The true time at which so many seconds of the client's clock have passed."""
@@ -95,9 +87,14 @@ class Attempt:
         self.world.log(f"{id} bids, hint {self.hint}")
         timeout = self.random.uniform(5, self.ttl)
         for index in range(len(self.world.nodes)):
-            self._ask(index, "grant", partial(_grant, self.id, self.ttl, self.hint), timeout)
+            self._ask(index, "grant", self._grant, timeout)
 
-    def _ask(self, index: int, what: str, act: partial[Answer], timeout: float) -> None:
+    def _grant(self, node: Node, now: int) -> Answer:
+        return node.grant(NAME, self.id, self.ttl, self.hint, now)
+
+    def _ask(
+        self, index: int, what: str, act: Callable[[Node, int], Answer], timeout: float
+    ) -> None:
         def reply(answer: Answer | None) -> None:
             bid = self.bid
             self._go_on(bid.failed(index) if answer is None else bid.answered(index, answer))
@@ -108,8 +105,7 @@ class Attempt:
         for order in orders:
             self.world.counts["raises"] += 1
             self.raised = True
-            act = partial(_raise, self.id, order.fence)
-            self._ask(order.node, f"raise to {order.fence}", act, self.ttl / 2)
+            self._ask(order.node, f"raise to {order.fence}", self._raise(order.fence), self.ttl / 2)
         if self.bid.outcome is None or self.over:
             return
         self.over = True
@@ -122,6 +118,9 @@ class Attempt:
         if self.known is None:
             self._release(Departure.WITHDRAWN)
             self.owner.again(soon=True)
+
+    def _raise(self, fence: int) -> Callable[[Node, int], Answer]:
+        return lambda node, now: node.raise_to(NAME, self.id, fence, now)
 
     def _announce(self, left: float) -> None:
         until = self.owner.true_moment(self.world.now, left)
@@ -188,32 +187,22 @@ class Attempt:
                 self.world.counts["renewals"] += 1
                 win.until = max(win.until, self.owner.true_moment(self.world.now, left))
 
+        def renew(node: Node, now: int) -> bool | None:
+            return node.renew(NAME, self.id, self.ttl, win.fence, now)
+
         for index in range(len(self.world.nodes)):
-            act = partial(_renew, self.id, self.ttl, win.fence)
-            self.world.send(index, f"renew {self.id}", act, reply, self.ttl)
+            self.world.send(index, f"renew {self.id}", renew, reply, self.ttl)
 
     def _release(self, departure: Departure, fence: int = 0) -> None:
+        def release(node: Node, now: int) -> bool:
+            return node.release(NAME, self.id, fence, departure, now)
+
         for index in range(len(self.world.nodes)):
-            act = partial(_release, self.id, fence, departure)
-            self.world.send(index, f"{departure.name.lower()} {self.id}", act, lambda _: None, 0)
+            self.world.send(
+                index, f"{departure.name.lower()} {self.id}", release, lambda _: None, 0
+            )
 
 
 def _enter_again(attempt: Attempt, win: Win) -> None:
     attempt.world.counts["enters again"] += 1
     Attempt(attempt.owner, attempt.id, known=win)
-
-
-def _grant(id: str, ttl: int, hint: int, node: Node, now: int) -> Answer:
-    return node.grant(NAME, id, ttl, hint, now)
-
-
-def _raise(id: str, fence: int, node: Node, now: int) -> Answer:
-    return node.raise_to(NAME, id, fence, now)
-
-
-def _renew(id: str, ttl: int, fence: int, node: Node, now: int) -> bool | None:
-    return node.renew(NAME, id, ttl, fence, now)
-
-
-def _release(id: str, fence: int, departure: Departure, node: Node, now: int) -> bool:
-    return node.release(NAME, id, fence, departure, now)

@@ -58,9 +58,7 @@ class State(NamedTuple):
 def without_sent(state: State) -> State:
     """The state in which nothing may arrive a second time any more."""
     columns = tuple(
-        column._replace(
-            exchanges=tuple(exchange._replace(sent=NONE) for exchange in column.exchanges)
-        )
+        column._replace(exchanges=tuple(one._replace(sent=NONE) for one in column.exchanges))
         for column in state.columns
     )
     return state._replace(columns=columns)

@@ -26,8 +26,8 @@ HORIZON = 1_500
 SKEW = 0.004
 """How wrong a clock's rate may be. Two such clocks stay below the drift that `validity` allows."""
 MAX_TTL = 400
-DECISION_LIMIT = 100
-"""In milliseconds. Less than most ttls, so that often the longest ttl decides when a node is readmitted."""
+LIMIT = 100
+"""The `DECISION_LIMIT` of this world, in milliseconds. Less than most ttls, so that both count."""
 
 
 class World:
@@ -171,7 +171,7 @@ class World:
             for other, node in enumerate(self.nodes)
             if other == index or self.random.random() > self._loss
         }
-        floor = floor_for(index, heard, len(self.nodes), hint=0, limit=DECISION_LIMIT / 1000)
+        floor = floor_for(index, heard, len(self.nodes), hint=0, limit=LIMIT / 1000)
         if floor is None:
             self.at(self.now + self.random.uniform(10, MAX_TTL), lambda: self.meet_blank(index))
         else:

@@ -30,7 +30,7 @@ def old_redis(_: bytes) -> bytes:
 
 
 def stale_sentinel(port: int) -> Answer:
-    """One that has not heard of the last failover and names a port where nobody is."""
+    """A Sentinel that has not heard of the last failover and names a port without a server."""
     host, number = HOST.encode(), str(port).encode()
     address = b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(host), host, len(number), number)
 
@@ -62,7 +62,7 @@ class Impostor:
 
     def __exit__(self, *_: object) -> None:
         _hang_up(self._listener)
-        self._thread.join()  # so that nobody is accepted any more
+        self._thread.join()  # so that it accepts no more connections
         for end in self._accepted:
             _hang_up(end)
 

@@ -12,7 +12,7 @@ import pytest
 import fencelock
 from tests.child import Child
 from tests.engines.redis.impostors import Impostor, silence
-from tests.engines.redis.seeing import empty, links, tickets
+from tests.engines.redis.server_state import empty, links, tickets
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import soon, within
@@ -129,7 +129,7 @@ async def test_cancelled_while_parked(server: RedisServer) -> None:
         assert len(links(server)) == 1
         (link,) = [client._context.engine._topology.only._link]  # type: ignore[attr-defined]
         await lease.release()
-        assert (link._woken, link._news) == ({}, {}), "nothing is kept"
+        assert (link._waiters, link._wake_ups) == ({}, {}), "nothing is kept"
         await soon(lambda: not link._requests, "the last answer")  # the keeper may just be asking
 
 

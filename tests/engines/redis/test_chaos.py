@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import fencelock
-from tests.engines.redis.seeing import empty, links
+from tests.engines.redis.server_state import empty, links
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import soon
@@ -22,7 +22,7 @@ SEED = random.randrange(1_000_000)
 
 
 class Section:
-    """What the lock protects: nobody may be inside with somebody else."""
+    """What the lock protects: two may never be inside at once."""
 
     def __init__(self) -> None:
         self.inside = 0

@@ -12,7 +12,7 @@ import redis
 import fencelock
 from fencelock.engines.redis.keys import keys_and_note_of, tag_of
 from tests.conformance.cells import OpenCell, act, queued
-from tests.engines.redis.seeing import held, lost, tickets
+from tests.engines.redis.server_state import held, lost, tickets
 from tests.servers import HOST, ClusterSet, RedisServer
 from tests.waiting import soon, within
 

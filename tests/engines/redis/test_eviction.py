@@ -52,7 +52,7 @@ async def test_a_server_that_never_forgets(
 
 
 @pytest.mark.parametrize("forbidden", [(), ("-info",)])
-async def test_not_everybody_may_ask(
+async def test_a_user_that_may_not_ask(
     server: RedisServer,
     open_cell: OpenCell,
     caplog: pytest.LogCaptureFixture,

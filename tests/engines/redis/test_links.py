@@ -17,10 +17,10 @@ from fencelock.engines.registry import open_engine
 from fencelock.engines.resp.blocking import BlockingLink
 from fencelock.engines.resp.wire import Login, greeting
 from fencelock.io.asyncio import AsyncioIO
-from fencelock.io.blocking import BlockingIO
+from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
 from tests.engines.redis.impostors import Impostor, silence
-from tests.engines.redis.seeing import links
+from tests.engines.redis.server_state import links
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory
 from tests.waiting import PATIENCE, soon, within
@@ -188,16 +188,16 @@ def test_nothing_has_come_after_all() -> None:
         assert link.read() == [b"PONG"]
 
 
-def test_one_that_was_dismissed_does_not_listen_at_what_has_its_number_now() -> None:
+def test_a_dismissed_link_does_not_listen_on_a_reused_file_descriptor() -> None:
     ours, theirs = socket.socketpair()
     other, peer = socket.socketpair()
     with ours, theirs, other, peer:
         ours.settimeout(30)
         link = BlockingLink(ours)
         number = link.fileno()
-        link.dismiss()
+        link.dismiss("x")
         os.dup2(other.fileno(), number)  # as the next file that is opened would be
-        listener = threading.Thread(target=link.listen, args=("x", 600), daemon=True)
+        listener = threading.Thread(target=run, args=(link.listen("x", 600),), daemon=True)
         try:
             listener.start()
             listener.join(PATIENCE)

@@ -6,7 +6,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.redis.seeing import connected, empty, held, record, tickets
+from tests.engines.redis.server_state import connected, empty, held, record, tickets
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import soon, within

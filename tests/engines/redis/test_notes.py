@@ -124,7 +124,7 @@ async def test_a_note_ends_without_being_asked_for(
     assert server.execute("EXISTS", RECORD) == 1
 
 
-async def test_whoever_shares_the_name_notes_something_down(
+async def test_each_ticket_that_shares_the_name_can_store_a_note(
     server: RedisServer, engine: RedisEngine
 ) -> None:
     one, other = await joined(engine, 2)

@@ -14,7 +14,7 @@ import pytest
 import fencelock
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.redis.impostors import Impostor, old_redis, silence, web_server
-from tests.engines.redis.seeing import tickets
+from tests.engines.redis.server_state import tickets
 from tests.servers import HOST, RedisFactory, free_port
 from tests.waiting import within
 

@@ -12,7 +12,7 @@ from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 from tests import counting
 from tests.conformance.cells import OpenCell, queued
-from tests.engines.redis.seeing import connected, next_done, tickets
+from tests.engines.redis.server_state import connected, next_done, tickets
 from tests.servers import VALKEY, RedisFactory, RedisServer
 from tests.waiting import soon, within
 
@@ -91,7 +91,7 @@ class Crowd:
         return await self.engine.park(ticket, 0.0)
 
 
-async def test_a_hand_off_costs_the_same_whoever_waits(
+async def test_a_hand_off_costs_the_same_for_any_number_of_waiters(
     server: RedisServer, record_property: Callable[[str, object], None]
 ) -> None:
     figures: dict[int, Counter[str]] = {}
@@ -111,7 +111,9 @@ async def test_a_hand_off_costs_the_same_whoever_waits(
     assert figures[2] == figures[50] == figures[500]
 
 
-async def test_joining_and_renewing_cost_the_same_whoever_waits(server: RedisServer) -> None:
+async def test_joining_and_renewing_cost_the_same_for_any_number_of_waiters(
+    server: RedisServer,
+) -> None:
     figures: list[Counter[str]] = []
     for waiting in (2, 500):
         crowd = Crowd(server.url, f"crowd of {waiting}")

@@ -6,7 +6,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import OpenCell, answered, queued
-from tests.engines.redis.seeing import lost, renewed, tickets
+from tests.engines.redis.server_state import lost, renewed, tickets
 from tests.servers import RedisFactory
 from tests.waiting import soon, within
 

@@ -12,7 +12,7 @@ from fencelock.engines.redis.keys import keys_of, name_of, tag_of
 from fencelock.engines.registry import open_engine
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
-from tests.engines.redis.seeing import record, tickets
+from tests.engines.redis.server_state import record, tickets
 from tests.engines.redis.test_sharing import expired, expiring
 from tests.servers import RedisFactory, RedisServer
 from tests.waiting import soon
@@ -97,7 +97,7 @@ async def test_keys_end_by_themselves(server: RedisServer, engine: RedisEngine) 
 async def test_the_keys_of_a_queue_that_empties_and_fills_again_end_by_themselves(
     server: RedisServer, engine: RedisEngine
 ) -> None:
-    """Two who take turns: each time the queue is a new one. Whoever dies in it leaves nothing for ever."""
+    """Two tickets take turns, so each time the queue is new. A waiter that dies leaves nothing for ever."""
     await enter(engine, holder := ticket())
     for _ in range(3):
         await enter(engine, following := ticket())
@@ -128,9 +128,7 @@ async def test_a_long_ttl_is_not_cut_short_by_others(
     assert server.execute("PTTL", RECORD) <= DAY_MS, "and afterwards all is as before"
 
 
-async def test_a_dead_holder_is_noticed_by_whoever_comes_by(
-    server: RedisServer, engine: RedisEngine
-) -> None:
+async def test_any_request_notices_a_dead_holder(server: RedisServer, engine: RedisEngine) -> None:
     """Joining, renewing, leaving, looking: each leaves a living head behind that knows it."""
     for act in ("enter", "renew", "leave", "leave unknown", "inspect"):
         _, heir, visitor = await expiring(server, engine, ALONE, ALONE, ALONE)
@@ -185,7 +183,7 @@ async def test_the_dead_behind_the_holder_are_skipped(
     assert (told.place, told.abandoned) == (Place.ADMITTED, False), "they never held it"
 
 
-async def test_whoever_joins_a_queue_looks_again_when_one_ahead_may_have_expired(
+async def test_a_new_waiter_looks_again_when_a_ticket_ahead_may_have_expired(
     engine: RedisEngine,
 ) -> None:
     async def recheck(ttl: float) -> tuple[Ticket, float]:
@@ -208,7 +206,7 @@ async def test_whoever_joins_a_queue_looks_again_when_one_ahead_may_have_expired
     assert 0 < fifth <= 100
 
 
-async def test_one_who_joins_behind_a_short_ticket_does_not_rely_on_a_longer_one_that_left(
+async def test_a_new_waiter_behind_a_short_ticket_does_not_rely_on_a_longer_one_that_left(
     engine: RedisEngine,
 ) -> None:
     short, long = ticket(50), ticket(5000)

@@ -1,4 +1,4 @@
-"""The master moves: those who hold and those who wait find it again by themselves."""
+"""The master moves: holders and waiters find it again by themselves."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import redis
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.engines.redis.impostors import Impostor, silence, stale_sentinel
-from tests.engines.redis.seeing import renewed, tickets
+from tests.engines.redis.server_state import renewed, tickets
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisFactory, RedisServer, SentinelSet, free_port
 from tests.waiting import eventually, soon, within

@@ -17,7 +17,7 @@ from fencelock.io.asyncio import AsyncioIO
 from fencelock.io.blocking import BlockingIO
 from fencelock.primitives.waiting import new_id
 from tests import counting
-from tests.engines.redis.seeing import links, record
+from tests.engines.redis.server_state import links, record
 from tests.engines.redis.test_refusals import rights
 from tests.servers import VALKEY, RedisFactory, RedisServer
 from tests.waiting import soon
@@ -55,7 +55,7 @@ async def joined(engine: RedisEngine, count: int, share: Share = READING) -> lis
 
 
 async def expiring(server: RedisServer, engine: RedisEngine, *shares: Share) -> list[Ticket]:
-    """A holder that is about to expire, and others who came before it did."""
+    """A holder that is about to expire, and tickets that joined before that."""
     ttl = 0.05
     while True:
         dying, *others = ticket(shares[0], ttl), *(ticket(share) for share in shares[1:])
@@ -78,7 +78,7 @@ def expired(server: RedisServer) -> bool:
 @pytest.mark.parametrize(
     "share", [ALONE, READING, Share.of(3, 2)], ids=["mutex", "read", "permits"]
 )
-async def test_a_free_name_takes_three_commands_whoever_wants_it(
+async def test_a_free_name_takes_three_commands_alone_or_shared(
     server: RedisServer, engine: RedisEngine, share: Share
 ) -> None:
     for free in ("unknown", "known"):
@@ -92,7 +92,7 @@ async def test_a_free_name_takes_three_commands_whoever_wants_it(
             assert entered == left
 
 
-async def test_the_cost_does_not_grow_with_those_who_hold_and_wait(
+async def test_the_cost_does_not_grow_with_holders_and_waiters(
     server: RedisServer, engine: RedisEngine
 ) -> None:
     figures: list[Counter[str]] = []
@@ -111,7 +111,7 @@ async def test_the_cost_does_not_grow_with_those_who_hold_and_wait(
     assert figures[0] == figures[1]
 
 
-async def test_a_release_pushes_to_those_whom_it_admits(
+async def test_a_release_pushes_to_the_tickets_that_it_admits(
     server: RedisServer, engine: RedisEngine
 ) -> None:
     (writer,) = await joined(engine, 1, ALONE)
@@ -131,7 +131,7 @@ async def test_the_push_is_lost(engine: RedisEngine) -> None:
     (writer,) = await joined(engine, 1, ALONE)
     readers = await joined(engine, 2)
     for reader in readers:
-        engine.unpark(reader)  # nobody listens any more
+        engine.unpark(reader)  # it does not listen any more
     await engine.leave(writer, timeout=LIMIT)
     places = [one.place for one in await engine.renew(readers, timeout=LIMIT) if one]
     assert places == [Place.ADMITTED] * 2
@@ -180,7 +180,7 @@ async def test_nothing_is_left_behind(server: RedisServer, engine: RedisEngine) 
 async def test_a_server_that_drops_a_key(
     server: RedisServer, engine: RedisEngine, lost: str
 ) -> None:
-    """As if it evicted keys: those who held are told so, and the others go on after a while."""
+    """As if it evicted keys: the holders are told so, and the others go on after a while."""
     readers = [ticket(ttl=2), ticket(ttl=2)]
     for one in readers:
         await enter(engine, one)
@@ -199,30 +199,7 @@ async def test_a_server_that_drops_a_key(
     assert (await enter(engine, ticket(Share.of(1)))).place is Place.ADMITTED
 
 
-async def test_what_the_version_before_wrote_is_understood(
-    server: RedisServer, engine: RedisEngine
-) -> None:
-    """It knew no shares: a holder in the record, and in the tickets when one expires, and its info."""
-    seconds, _ = server.execute("TIME")
-    now = int(seconds) * 1_000_000
-    before = """
-    local now, later = tonumber(ARGV[1]), tonumber(ARGV[1]) + 60000000
-    redis.call('SET', KEYS[1], cmsgpack.pack('h1', now + 1, 0, nil, true, 'a', now, later, now, 'c host 1 a'))
-    redis.call('ZADD', KEYS[2], now + 1, 'b')
-    redis.call('HSET', KEYS[3], 'b', cmsgpack.pack(later, 'c host 1 b'))"""
-    server.execute("EVAL", before, 3, RECORD, QUEUE, TICKETS, now)
-    seen = await engine.inspect("x", limit=9, timeout=LIMIT)
-    assert [one.owner.label for one in seen.contenders] == ["a", "b"]
-    reader = ticket()
-    assert (await enter(engine, reader)).place is Place.WAITING
-    for id in ("a", "b"):
-        assert await engine.leave(reader._replace(id=id), timeout=LIMIT)
-    (standing,) = await engine.renew([reader], timeout=LIMIT)
-    assert standing is not None
-    assert standing.place is Place.ADMITTED
-
-
-async def test_what_a_later_version_wrote_is_refused(
+async def test_a_record_of_another_version_is_refused(
     server: RedisServer, engine: RedisEngine
 ) -> None:
     server.execute("EVAL", "redis.call('SET', KEYS[1], cmsgpack.pack('h3', 1, 0))", 1, RECORD)
@@ -238,7 +215,7 @@ async def test_a_floor_that_is_too_high(engine: RedisEngine) -> None:
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
-async def test_who_is_roused_loses_no_news(server: RedisServer, face: str) -> None:
+async def test_an_interrupted_waiter_loses_no_wake_up(server: RedisServer, face: str) -> None:
     engine = open_engine(server.url, BlockingIO() if face == "sync" else AsyncioIO())
     holder, waiter, stranger = ticket(ALONE), ticket(ALONE), ticket(ALONE)
     await engine.enter(holder, if_free=False, timeout=LIMIT)

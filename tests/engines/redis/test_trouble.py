@@ -13,9 +13,9 @@ import redis
 
 import fencelock
 from fencelock.engines.redis.keys import keys_of
-from fencelock.engines.resp.blocking import _TRUSTED
+from fencelock.engines.resp.blocking import _CHECK_AFTER_IDLE
 from tests.conformance.cells import Cell, OpenCell, answered, queued
-from tests.engines.redis.seeing import (
+from tests.engines.redis.server_state import (
     connected,
     empty,
     held,
@@ -81,7 +81,7 @@ async def test_the_memory_is_full(cell: Cell, server: RedisServer) -> None:
     assert "raise maxmemory" in str(error)
     assert error.outcome == "not applied"
     assert tickets(server, f"{cell.name}:new") == []
-    # Those who are in keep what they have, and pass it on.
+    # Holders and waiters keep what they have, and hand it over.
     await cell.run(lease.renew)
     assert (await cell.run(lambda: client.inspect(cell.name))).waiting == 1
     assert await cell.run(lambda: client.names(cell.name)) == [cell.name]
@@ -224,7 +224,7 @@ async def test_connections_are_killed_while_idle(cell: Cell, server: RedisServer
             server.execute("CLIENT", "KILL", "ID", link)
         await soon(lambda: not links(server), "the connections to be gone")
         # A link that was used a moment ago is trusted; and the event loop has to hear of it first.
-        await asyncio.sleep(_TRUSTED + 0.05 if cell.face == "sync" else 0.05)
+        await asyncio.sleep(_CHECK_AFTER_IDLE + 0.05 if cell.face == "sync" else 0.05)
         await cell.run(act)
 
 

@@ -14,7 +14,7 @@ from fencelock.primitives.waiting import new_id
 from tests import counting
 from tests.conformance.cells import OpenCell, answered, queued
 from tests.conformance.test_queue import as_face, enter
-from tests.engines.redis.seeing import next_done, tickets
+from tests.engines.redis.server_state import next_done, tickets
 from tests.proxy import Harm, TcpProxy, garbled
 from tests.servers import HOST, RedisFactory, RedisServer
 from tests.waiting import within
@@ -51,7 +51,7 @@ async def test_the_wake_up_is_lost(
     assert tickets(server, near.name) == [following.id]
 
 
-async def test_the_waiter_is_cut_off_at_the_very_moment(
+async def test_the_waiter_is_cut_off_at_the_moment_of_the_wake_up(
     server: RedisServer, proxy: TcpProxy, open_cell: OpenCell
 ) -> None:
     near, far = open_cell(server.url), open_cell(f"redis://{HOST}:{proxy.port}")
@@ -80,7 +80,7 @@ def shortened(piece: bytes) -> bytes:
 async def test_the_wake_up_is_damaged(
     server: RedisServer, proxy: TcpProxy, open_cell: OpenCell, harm: Harm
 ) -> None:
-    """Nobody is deaf after that: neither the waiter whose wake-up it was, nor those who come later."""
+    """After that all get their wake-ups: the waiter whose wake-up it was, and later waiters."""
     near, far = open_cell(server.url), open_cell(f"redis://{HOST}:{proxy.port}")
     holder, client = near.client(), far.client()
     lease = await near.run(lambda: holder.lock(near.name).acquire())
@@ -133,7 +133,7 @@ async def test_of_two_wake_ups_the_second_counts(server: RedisServer, face: str)
     await engine.close()
 
 
-async def test_a_late_wake_up_reaches_nobody_else(server: RedisServer) -> None:
+async def test_a_late_wake_up_reaches_no_other_ticket(server: RedisServer) -> None:
     """A connection goes to the next caller, with the wake-up of the one before still in it."""
     engine = open_engine(server.url, BlockingIO())
     now = engine._io.now()  # type: ignore[attr-defined]

@@ -8,14 +8,14 @@ from uuid import uuid4
 
 from fencelock.core.ticket import Departure
 from fencelock.engines.redlock.protocol import Answer
-from fencelock.engines.redlock.remembering import Memory
+from fencelock.engines.redlock.readmission_rule import Memory
 from fencelock.engines.redlock.scripts import (
     GRANT,
     LOOK,
     RAISE,
+    READMIT,
     RELEASE,
     RENEW,
-    WELCOME,
 )
 from fencelock.engines.resp.script import Script
 from tests.servers import connect
@@ -69,8 +69,8 @@ class Caller:
     def look(self) -> Memory:
         return Memory.parse(self.call(LOOK, None))
 
-    def welcome(self, floor: int = 0) -> bool:
-        return bool(self.call(WELCOME, None, self.look().since, floor))
+    def readmit(self, floor: int = 0) -> bool:
+        return bool(self.call(READMIT, None, self.look().since, floor))
 
     def forget(self) -> None:
         self.redis.delete(

@@ -35,6 +35,6 @@ def nodes(redlock_private: RedlockSet) -> RedlockSet:
 
 @pytest.fixture
 def open_caller() -> Iterator[OpenCaller]:
-    """Somebody who calls the scripts at a URL: `open_caller(server.url)`."""
+    """Calls the scripts at a URL: `open_caller(server.url)`."""
     with ExitStack() as running:
         yield lambda url: running.enter_context(closing(Caller(url)))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import fencelock
 from tests.engines.etcd.soak import Report, Store, report_of, stop, work, work_async
-from tests.engines.redlock.seeing import holders
+from tests.engines.redlock.node_state import holders
 from tests.servers import RedisServer
 from tests.servers_redlock import RedlockSet
 from tests.spawning import Spawned

@@ -72,7 +72,7 @@ class Nodes:
 def nodes(redis_url: str, open_caller: OpenCaller) -> Nodes:
     callers = [open_caller(redis_url) for _ in ALL]
     for caller in callers:
-        caller.welcome()
+        caller.readmit()
     return Nodes(callers)
 
 
@@ -117,7 +117,7 @@ def test_a_holder_that_knows_that_it_lost_says_so(nodes: Nodes) -> None:
     assert nodes.win("b").abandoned
 
 
-def test_who_withdraws_leaves_the_name_as_it_was(nodes: Nodes) -> None:
+def test_a_withdrawn_bid_leaves_the_name_as_it_was(nodes: Nodes) -> None:
     nodes.win("a")
     nodes.expire()
     assert nodes.win("b").abandoned

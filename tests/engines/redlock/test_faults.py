@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import fencelock
-from fencelock.engines.redlock import engine, welcoming
+from fencelock.engines.redlock import bidding, readmission
 from fencelock.engines.redlock.scripts import keys_of
 from fencelock.io import clock
 from tests.conformance.cells import Cell, OpenCell
 from tests.engines.redlock.conftest import StartNodes
-from tests.engines.redlock.seeing import (
+from tests.engines.redlock.node_state import (
     connected,
     counted,
     fence,
@@ -56,7 +56,7 @@ async def turn(cell: Cell, client: Any, **options: Any) -> int:
 
 
 @pytest.mark.parametrize("harm", [kill, freeze])
-async def test_who_may_have_it_where_nobody_answers_has_not_lost_it(
+async def test_a_lease_that_silent_nodes_may_have_is_not_lost(
     nodes: RedlockSet, open_cell: OpenCell, harm: Callable[[RedisServer], None]
 ) -> None:
     """Two nodes have forgotten it, and two can't be asked: with these it would be a majority."""
@@ -97,7 +97,7 @@ async def test_a_minority_is_not_missed(
 
 
 @pytest.mark.parametrize("harm", [kill, freeze])
-async def test_without_a_majority_it_is_said_who_is_missing(
+async def test_without_a_majority_the_error_names_the_missing_nodes(
     nodes: RedlockSet, open_cell: OpenCell, harm: Callable[[RedisServer], None]
 ) -> None:
     cell = open_cell(nodes.url)
@@ -145,23 +145,23 @@ async def test_a_frozen_node_is_asked_once_then_avoided_then_back(
     client = cell.client()
     frozen = nodes.nodes[2]
     await connected(cell, client)
-    member = client._context.engine._members.all[2]
+    health = client._engine._nodes.all[2]
     frozen.freeze()
-    await soon(lambda: _noticed(cell, client, member), "the node to be avoided")
+    await soon(lambda: _noticed(cell, client, health), "the node to be avoided")
     start = clock.now()
     for _ in range(6):
         await cell.run(lambda: client.inspect(cell.name))  # which asks all
     assert clock.now() - start < 6 * 0.5, "nobody waits for it again"
     frozen.thaw()
-    await soon(lambda: _noticed(cell, client, member, back=True), "the node to come back", 40)
+    await soon(lambda: _noticed(cell, client, health, back=True), "the node to come back", 40)
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     await soon(lambda: holder(frozen, cell.name) == lease.id, "its vote")
     await cell.run(lease.release)
 
 
-async def _noticed(cell: Cell, client: Any, member: Any, back: bool = False) -> bool:
+async def _noticed(cell: Cell, client: Any, health: Any, back: bool = False) -> bool:
     await cell.run(lambda: client.inspect(cell.name))
-    return bool((member.failure is None) == back)
+    return bool((health.failure is None) == back)
 
 
 async def test_nobody_waits_for_a_slow_node(nodes: RedlockSet, open_cell: OpenCell) -> None:
@@ -321,7 +321,7 @@ async def test_no_fence_is_given_twice_when_nodes_forget(
     nodes: RedlockSet, open_cell: OpenCell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first lease is known to nodes 0, 1 and 2; then 0 and 1 forget, and vote with 3 for the next."""
-    for module in (engine, welcoming):
+    for module in (bidding, readmission):
         monkeypatch.setattr(module, "hint", lambda: 0)  # not even the clock is needed
     cell = open_cell(nodes.url)
     client = cell.client()
@@ -373,8 +373,8 @@ async def test_a_new_set_begins_though_one_is_slow(nodes: RedlockSet, open_cell:
     client = cell.client()
     nodes.nodes[4].freeze()
     first = cell.actor().start(lambda: client.lock(cell.name).acquire())
-    member = client._context.engine._members.all[4]
-    await soon(lambda: member.failure, "the node to be missed")
+    health = client._engine._nodes.all[4]
+    await soon(lambda: health.failure, "the node to be missed")
     nodes.nodes[4].thaw()
     await cell.run((await first).release)
 

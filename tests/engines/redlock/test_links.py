@@ -9,22 +9,22 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import OpenCell
-from tests.engines.redlock.seeing import connected, holders, listening, nothing_left, waiters
+from tests.engines.redlock.node_state import connected, holders, listening, nothing_left, waiters
 from tests.servers_redlock import RedlockSet
 from tests.waiting import soon
 
 
-async def test_what_nobody_has_read_yet_is_not_silence(
+async def test_a_node_whose_answer_was_not_read_yet_is_not_silent(
     nodes: RedlockSet, open_cell: OpenCell
 ) -> None:
-    """A majority is enough, so there are always answers that wait for the next one who reads."""
+    """A majority is enough, so there are always answers that the next question reads."""
     cell = open_cell(nodes.url + "?node_timeout=1")
     client = cell.client()
     for _ in range(2):
         await connected(cell, client)
         await asyncio.sleep(1.2)  # longer than the node timeout
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
-    assert [member.failure for member in client._context.engine._members.all] == [None] * 5
+    assert [health.failure for health in client._engine._nodes.all] == [None] * 5
     await soon(lambda: holders(nodes.nodes, cell.name) == [lease.id] * 5, "all votes")
 
 

@@ -11,7 +11,7 @@ import pytest
 import fencelock
 from fencelock.engines.redlock.scripts import keys_of
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.redlock.seeing import (
+from tests.engines.redlock.node_state import (
     connected,
     fence,
     holder,
@@ -146,10 +146,10 @@ async def test_a_release_of_which_some_hear_at_once_and_others_when_it_is_told_a
     await nothing_left(nodes.nodes, cell.name)
 
 
-async def test_a_release_that_only_those_can_decide_whose_answers_were_lost(
+async def test_a_release_that_only_nodes_whose_answers_were_lost_can_decide(
     cell: Cell, nodes: RedlockSet, proxies: list[TcpProxy]
 ) -> None:
-    """Two have it, one does not, and two are cut off: these are asked again, and nobody else would do."""
+    """Two nodes have it, one does not, two are cut off: only these two can decide, and are asked again."""
     lease = await held(cell, cell.client())
     nodes.nodes[4].execute("DEL", keys_of(cell.name)[1])
     for proxy in proxies[:2]:

@@ -9,29 +9,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencelock.engines.redlock.protocol import (
-    PATIENCE,
+    DECISION_LIMIT,
     Answer,
     Bid,
     Outcome,
     Raise,
     Tally,
-    Verdict,
+    Vote,
     majority,
     validity,
 )
-from fencelock.engines.redlock.remembering import Memory, floor_for
+from fencelock.engines.redlock.readmission_rule import Memory, floor_for
 from fencelock.torture.redlock.node import Node
 
 
 def granted(fence: int, dirty: int = 0, clean: int = 0) -> Answer:
-    return Answer(Verdict.GRANTED, fence, dirty, clean)
+    return Answer(Vote.GRANTED, fence, dirty, clean)
 
 
 def refused(recheck: float = 0.0) -> Answer:
-    return Answer(Verdict.REFUSED, recheck=recheck)
+    return Answer(Vote.REFUSED, recheck=recheck)
 
 
-BLANK = Answer(Verdict.BLANK)
+BLANK = Answer(Vote.BLANK)
 
 
 def end(bid: Bid) -> tuple[Outcome | None, int]:
@@ -46,7 +46,7 @@ def test_a_majority_that_agrees_decides_in_one_round_trip() -> None:
     assert end(bid) == (Outcome.WON, 7)
 
 
-def test_those_behind_are_raised_to_the_highest() -> None:
+def test_nodes_that_are_behind_are_raised_to_the_highest() -> None:
     bid = Bid(3)
     bid.answered(0, granted(5))
     assert bid.answered(1, granted(9)) == [Raise(0, 9)]
@@ -68,7 +68,7 @@ def test_a_node_that_is_past_the_fence_lifts_it_for_all() -> None:
 
 
 def test_a_fence_that_was_given_up_for_a_higher_one_is_not_taken_up_again() -> None:
-    """The raise is under way: who settled for 5 now would soon have a node less that knows it."""
+    """The raise is under way: a bid that chose 5 now would soon have a node less that knows it."""
     bid = Bid(3)
     bid.answered(0, granted(5))
     assert bid.answered(1, granted(9)) == [Raise(0, 9)]
@@ -205,37 +205,37 @@ def test_a_tally(answers: tuple[bool | None, ...], outcomes: tuple[bool | None, 
 def test_validity_is_what_drift_and_waiting_leave_of_a_ttl() -> None:
     assert validity(10.0, 0.5) == pytest.approx(10.0 - 0.5 - 0.1 - 0.002)
     assert validity(1.0, 2.0) < 0
-    assert validity(3600.0, 0.9 * PATIENCE) > 3000
-    assert validity(3600.0, PATIENCE) == 0, "no node that forgets waits for so slow a bid"
+    assert validity(3600.0, 0.9 * DECISION_LIMIT) > 3000
+    assert validity(3600.0, DECISION_LIMIT) == 0, "no node that forgets waits for so slow a bid"
 
 
 # --- when a node that may have forgotten something votes again
 
-WHOLE = Memory(True, ceiling=50, longest=30.0)
+INTACT = Memory(True, ceiling=50, longest=30.0)
 
 
-def floor(heard: dict[int, Memory], nodes: int = 3, patience: float = 10.0) -> int | None:
-    return floor_for(0, heard, nodes, hint=1_000, patience=patience)
+def floor(heard: dict[int, Memory], nodes: int = 3, limit: float = 10.0) -> int | None:
+    return floor_for(0, heard, nodes, hint=1_000, limit=limit)
 
 
 def test_a_blank_node_waits_for_the_longest_ttl_that_anybody_was_granted() -> None:
-    others = {1: WHOLE, 2: WHOLE._replace(longest=60.0, ceiling=70)}
+    others = {1: INTACT, 2: INTACT._replace(longest=60.0, ceiling=70)}
     assert floor({0: Memory(False, age=59.9), **others}) is None
     assert floor({0: Memory(False, age=60.0), **others}) == 70
-    assert floor({0: Memory(False, age=60.0), **others}, patience=61.0) is None
+    assert floor({0: Memory(False, age=60.0), **others}, limit=61.0) is None
 
 
 def test_a_blank_node_learns_from_so_many_that_none_can_be_missed() -> None:
     blank = Memory(False, age=100.0)
-    assert floor({0: blank, 1: WHOLE}) is None, "the other one may know of a higher fence"
-    assert floor({0: blank, 1: WHOLE, 2: WHOLE}) == 50
-    assert floor({0: blank, 1: WHOLE, 2: WHOLE}, nodes=5) is None
-    assert floor({0: blank, 1: WHOLE, 2: WHOLE, 3: WHOLE}, nodes=5) == 50
+    assert floor({0: blank, 1: INTACT}) is None, "the other one may know of a higher fence"
+    assert floor({0: blank, 1: INTACT, 2: INTACT}) == 50
+    assert floor({0: blank, 1: INTACT, 2: INTACT}, nodes=5) is None
+    assert floor({0: blank, 1: INTACT, 2: INTACT, 3: INTACT}, nodes=5) == 50
 
 
 def test_when_most_have_forgotten_all_must_answer_and_the_clock_is_trusted() -> None:
     blank = Memory(False, age=100.0)
-    assert floor({0: blank, 1: blank, 2: WHOLE}) == 1_000
+    assert floor({0: blank, 1: blank, 2: INTACT}) == 1_000
     assert floor({0: blank, 1: blank}) is None
 
 
@@ -245,7 +245,7 @@ def test_a_new_set_of_nodes_need_not_wait() -> None:
     assert floor({0: new, 1: new}) is None
 
 
-def test_a_set_is_not_new_if_one_was_welcomed_before() -> None:
+def test_a_set_is_not_new_if_one_was_readmitted_before() -> None:
     """The others have not voted yet; this one may have, for a bid that is still under way."""
     new = Memory(False)
     assert floor({0: new, 1: Memory(True), 2: Memory(True)}) is None
@@ -255,7 +255,7 @@ def test_a_set_is_not_new_if_one_was_welcomed_before() -> None:
 
 
 def test_why_an_id_is_never_used_for_another_ticket() -> None:
-    nodes = [Node(whole=True) for _ in range(3)]
+    nodes = [Node(intact=True) for _ in range(3)]
     fences = []
     for _ in range(2):  # the first one died, and the second one has its id
         bid = Bid(3)
@@ -266,7 +266,7 @@ def test_why_an_id_is_never_used_for_another_ticket() -> None:
 
 
 def test_why_a_bid_hears_only_answers_to_its_own_requests() -> None:
-    nodes = [Node(whole=True) for _ in range(3)]
+    nodes = [Node(intact=True) for _ in range(3)]
     stale = nodes[0].grant("x", "a", 1_000, 0, now=0)
     nodes[0].expire("x")
     between, again = Bid(3), Bid(3)
@@ -279,9 +279,9 @@ def test_why_a_bid_hears_only_answers_to_its_own_requests() -> None:
 
 
 def test_why_a_bid_has_a_limit_of_its_own() -> None:
-    """One that took longer than a node waits would win with a vote that the node has forgotten."""
+    """A bid that took longer than a node waits would win with a vote that the node has lost."""
     hour = 3_600_000
-    nodes = [Node(whole=True) for _ in range(3)]
+    nodes = [Node(intact=True) for _ in range(3)]
     slow, other = Bid(3), Bid(3)
     slow.answered(0, nodes[0].grant("x", "slow", hour, 0, now=0))
     nodes[0].forget(Node())
@@ -290,7 +290,7 @@ def test_why_a_bid_has_a_limit_of_its_own() -> None:
     heard = {index: node.look(late) for index, node in enumerate(nodes)}
     floor = floor_for(0, heard, 3, hint=0)
     assert floor == 0, "nobody else has heard of that bid yet, nor of its ttl"
-    nodes[0].welcome(1, floor, late)
+    nodes[0].readmit(1, floor, late)
     other.answered(0, nodes[0].grant("x", "other", hour, 0, late))
     other.answered(2, nodes[2].grant("x", "other", hour, 0, late))
     slow.answered(1, nodes[1].grant("x", "slow", hour, 0, late))

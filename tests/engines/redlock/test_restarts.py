@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fencelock.engines.redlock.protocol import Verdict
+from fencelock.engines.redlock.protocol import Vote
 from tests.engines.redlock.calling import Caller, OpenCaller
 from tests.servers import RedisFactory, RedisServer
 
@@ -28,18 +28,18 @@ def meet(open_caller: OpenCaller) -> Meet:
 def test_a_node_that_lost_everything_is_blank(redis_server: RedisFactory, meet: Meet) -> None:
     server = redis_server()
     before = meet(server)
-    assert before.welcome()
+    assert before.readmit()
     before.grant("x", "a")
     server.restart(keep_data=False)
     after = meet(server)
     assert after.run != before.run
-    assert after.grant("x", "b").verdict is Verdict.BLANK
+    assert after.grant("x", "b").vote is Vote.BLANK
 
 
 def test_a_node_with_a_snapshot_is_blank_too(redis_server: RedisFactory, meet: Meet) -> None:
     server = redis_server()
     before = meet(server)
-    assert before.welcome()
+    assert before.readmit()
     before.grant("x", "a")
     server.execute("SAVE")
     before.release("x", "a", 1)
@@ -47,9 +47,9 @@ def test_a_node_with_a_snapshot_is_blank_too(redis_server: RedisFactory, meet: M
     server.kill()
     server.start()
     after = meet(server)
-    assert after.grant("x", "c").verdict is Verdict.BLANK
-    assert after.welcome(50)
-    assert after.grant("x", "c").verdict is Verdict.REFUSED, "the snapshot has the lock of a"
+    assert after.grant("x", "c").vote is Vote.BLANK
+    assert after.readmit(50)
+    assert after.grant("x", "c").vote is Vote.REFUSED, "the snapshot has the lock of a"
     assert after.grant("x", "a").fence == 51, "which is not a's any more"
 
 
@@ -58,13 +58,13 @@ def test_a_node_that_syncs_every_write_forgets_nothing(
 ) -> None:
     server = redis_server(appendonly="yes", appendfsync="always")
     before = meet(server)
-    assert before.welcome()
+    assert before.readmit()
     assert before.grant("x", "a", hint=77).fence == 77
     server.kill()
     server.start()
     after = meet(server)
-    assert after.grant("x", "a").verdict is Verdict.BLANK, "it can't know that by itself"
-    assert after.welcome(0)
+    assert after.grant("x", "a").vote is Vote.BLANK, "it can't know that by itself"
+    assert after.readmit(0)
     assert after.renew("x", "a", 1_000, 77)
     after.release("x", "a", 77)
     assert after.grant("x", "b").fence == 78
@@ -73,7 +73,7 @@ def test_a_node_that_syncs_every_write_forgets_nothing(
 def test_a_flush_makes_a_node_blank(redis_server: RedisFactory, meet: Meet) -> None:
     server = redis_server()
     caller = meet(server)
-    assert caller.welcome()
+    assert caller.readmit()
     caller.grant("x", "a")
     server.execute("FLUSHALL")
-    assert caller.grant("x", "b").verdict is Verdict.BLANK
+    assert caller.grant("x", "b").vote is Vote.BLANK

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 )
 
 from fencelock.core.ticket import Departure
-from fencelock.engines.redlock.protocol import Answer, Verdict
-from fencelock.engines.redlock.scripts import INSPECT, WELCOME
+from fencelock.engines.redlock.protocol import Answer, Vote
+from fencelock.engines.redlock.scripts import INSPECT, READMIT
 from fencelock.torture.redlock.node import Node
 from tests.effort import effort
 from tests.engines.redlock.calling import Caller, OpenCaller
@@ -47,7 +47,7 @@ class ScriptsAgainstNode(RuleBasedStateMachine):
     def start(self) -> None:
         self.caller, self.node = Caller(self.url), Node()
         self.now = 1_000
-        self.welcome(0)
+        self.readmit(0)
 
     @rule(name=NAMES, id=IDS, ttl=TTLS, hint=FENCES, waited=st.sampled_from((None, 0)))
     def grant(self, name: str, id: str, ttl: int, hint: int, waited: int | None) -> None:
@@ -90,9 +90,9 @@ class ScriptsAgainstNode(RuleBasedStateMachine):
             self.node.expire(name)
 
     @rule(floor=FENCES)
-    def welcome(self, floor: int) -> None:
+    def readmit(self, floor: int) -> None:
         since = self.node.look(self.now).since
-        assert self.caller.welcome(floor) == self.node.welcome(since, floor, self.now)
+        assert self.caller.readmit(floor) == self.node.readmit(since, floor, self.now)
 
     @rule(happens=SELDOM)
     def forget_everything(self, happens: bool) -> None:
@@ -152,7 +152,7 @@ def test_the_scripts_answer_as_the_reference(
 @pytest.fixture
 def caller(redis_url: str, open_caller: OpenCaller) -> Caller:
     caller = open_caller(redis_url)
-    assert caller.welcome()
+    assert caller.readmit()
     return caller
 
 
@@ -197,14 +197,14 @@ def test_a_new_name_need_not_be_above_the_fences_of_others(caller: Caller) -> No
     assert caller.grant("y", "b", hint=6_000).fence == 6_000
 
 
-def test_the_first_who_waits_and_listens_is_woken(caller: Caller) -> None:
+def test_the_first_waiter_that_listens_is_woken(caller: Caller) -> None:
     with caller.redis.pubsub(ignore_subscribe_messages=True) as ears:
         ears.subscribe("here")
         assert ears.get_message(timeout=30) is None  # it is subscribed
         caller.grant("x", "a.1")
         for id, channel, minutes in (("b.1", "here", 1), ("c.1", "here", 2), ("d.1", "gone", 3)):
             refused = caller.grant("x", id, channel=channel, waited=minutes * 60_000)
-            assert refused.verdict is Verdict.REFUSED
+            assert refused.vote is Vote.REFUSED
         *_, waiting, listed, _, _, _, _ = caller.call(INSPECT, "x", "", 9)
         assert waiting == 2, "one that does not listen any more is not counted"
         assert listed[::2] == ["here c host 1 ", "here b host 1 "]
@@ -219,18 +219,18 @@ def test_the_first_who_waits_and_listens_is_woken(caller: Caller) -> None:
 
 def test_a_blank_node_does_not_vote(redis_url: str, open_caller: OpenCaller) -> None:
     caller = open_caller(redis_url)
-    assert caller.grant("x", "a").verdict is Verdict.BLANK
-    assert caller.raise_to("x", "a", 5).verdict is Verdict.BLANK
+    assert caller.grant("x", "a").vote is Vote.BLANK
+    assert caller.raise_to("x", "a", 5).vote is Vote.BLANK
     assert caller.renew("x", "a", 1_000, 5) is None
-    assert not caller.look().whole
-    assert caller.welcome(41)
+    assert not caller.look().intact
+    assert caller.readmit(41)
     assert caller.grant("x", "a").fence == 42
 
 
-def test_a_process_that_was_not_welcomed_is_blank_though_it_has_its_data(caller: Caller) -> None:
+def test_a_process_that_was_not_readmitted_is_blank_though_it_has_its_data(caller: Caller) -> None:
     fence = caller.grant("x", "a").fence
     caller.run = "run-2"
-    assert caller.grant("x", "a").verdict is Verdict.BLANK
+    assert caller.grant("x", "a").vote is Vote.BLANK
     assert caller.renew("x", "a", 1_000, fence) is None
     assert caller.release("x", "a", fence), "to give something back needs no vote"
 
@@ -239,19 +239,19 @@ def test_a_lock_from_before_the_loss_does_not_count_as_held(caller: Caller) -> N
     """A snapshot may bring back a lock that was released since, under a fence that was passed since."""
     fence = caller.grant("x", "a").fence
     caller.run = "run-2"
-    assert caller.welcome(100)
+    assert caller.readmit(100)
     assert caller.renew("x", "a", 1_000, fence) is False
-    assert caller.raise_to("x", "a", fence).verdict is Verdict.REFUSED
+    assert caller.raise_to("x", "a", fence).vote is Vote.REFUSED
     assert caller.grant("x", "a").fence == 101
 
 
-def test_a_welcome_for_an_earlier_loss_is_not_heeded(caller: Caller) -> None:
-    assert not caller.call(WELCOME, None, caller.look().since, 7), "it is whole: its floor stays"
+def test_a_readmission_for_an_earlier_loss_is_not_heeded(caller: Caller) -> None:
+    assert not caller.call(READMIT, None, caller.look().since, 7), "it is intact: its floor stays"
     caller.forget()
     since = caller.look().since
-    assert not caller.call(WELCOME, None, since - 1, 7)
-    assert not caller.look().whole
-    assert caller.call(WELCOME, None, since, 7)
+    assert not caller.call(READMIT, None, since - 1, 7)
+    assert not caller.look().intact
+    assert caller.call(READMIT, None, since, 7)
 
 
 def test_big_fences_stay_exact(caller: Caller) -> None:

@@ -13,7 +13,7 @@ import pytest
 import fencelock
 from tests.conformance.cells import OpenCell, queued
 from tests.engines.redlock.conftest import StartNodes
-from tests.engines.redlock.seeing import connected, holders, nothing_left, renewed
+from tests.engines.redlock.node_state import connected, holders, nothing_left, renewed
 from tests.servers import HOST, RedisFactory
 from tests.servers_redlock import RedlockSet
 from tests.waiting import eventually, soon
@@ -151,7 +151,7 @@ def test_forks(nodes: RedlockSet) -> None:
     eventually(lambda: not any(holders(nodes.nodes, "y")), "the other to be free")
 
 
-# --- who is let in
+# --- which servers are accepted
 
 
 async def test_wrong_password(

@@ -16,8 +16,8 @@ from fencelock.io.asyncio import AsyncioIO
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import OpenCell, queued
-from tests.engines.redis.seeing import next_done
-from tests.engines.redlock.seeing import counted, links, listening, nothing_left, waiters
+from tests.engines.redis.server_state import next_done
+from tests.engines.redlock.node_state import counted, links, listening, nothing_left, waiters
 from tests.servers_redlock import RedlockSet
 from tests.waiting import soon
 
@@ -62,7 +62,7 @@ def _first(nodes: RedlockSet, its: Ticket) -> list[bool]:
     return [its.id in waiters(node, "x") for node in nodes.nodes]
 
 
-async def test_one_that_died_is_passed_over(nodes: RedlockSet, face: str) -> None:
+async def test_a_dead_waiter_is_skipped(nodes: RedlockSet, face: str) -> None:
     one, dead = engine(nodes, face), engine(nodes, face)
     holder, first, second = (ticket(number) for number in range(3))
     await one.enter(holder, if_free=False, timeout=LIMIT)
@@ -82,7 +82,7 @@ async def test_one_that_died_is_passed_over(nodes: RedlockSet, face: str) -> Non
 
 
 async def test_tasks_that_wait_share_their_connections(nodes: RedlockSet) -> None:
-    # A node that is slow has no core at the moment: nobody shall hang up on it.
+    # A slow node has no core at the moment: no client may drop its connection.
     async with fencelock.AsyncClient(f"{nodes.url}?node_timeout=30", ttl=600) as client:
         gate = await client.lock("x").acquire()
         served: list[int] = []
@@ -113,7 +113,7 @@ async def test_threads_that_wait_have_one_connection_each(
     gate = await cell.run(lambda: client.lock("x").acquire())
     threads = [cell.actor().start(lambda: client.lock("x").acquire()) for _ in range(20)]
     await queued(cell, client, 20, "x")
-    spare = 3  # of those who came before: the holder's, this test's, the keeper's
+    spare = 3  # the holder's, this test's, the keeper's
     assert all(20 <= links(node) <= 20 + spare for node in nodes.nodes)
     await cell.run(gate.release)
     while threads:
@@ -122,12 +122,14 @@ async def test_threads_that_wait_have_one_connection_each(
     await nothing_left(nodes.nodes, "x")
 
 
-async def test_who_is_roused_looks_again_and_blames_no_node(nodes: RedlockSet, face: str) -> None:
+async def test_an_interrupted_waiter_looks_again_and_blames_no_node(
+    nodes: RedlockSet, face: str
+) -> None:
     one = engine(nodes, face)
     holder, waiter = ticket(0), ticket(1)
     await one.enter(holder, if_free=False, timeout=LIMIT)
     await wait(one, waiter, nodes)
-    one.interrupt(waiter)  # nobody is parked yet
+    one.interrupt(waiter)  # it is not parked yet
     parking = one.park(waiter, clock.now() + 600)
     parked = asyncio.create_task(parking if face == "async" else asyncio.to_thread(run, parking))
 
@@ -139,7 +141,7 @@ async def test_who_is_roused_looks_again_and_blames_no_node(nodes: RedlockSet, f
     await soon(back, "it to come back")
     assert parked.result() is None
     await wait(one, waiter, nodes)
-    assert one._members.explain() == ""  # type: ignore[attr-defined]
+    assert one._nodes.explain() == ""  # type: ignore[attr-defined]
     assert all(waiters(node, "x") == [waiter.id] for node in nodes.nodes)
     one.unpark(waiter)
     await one.close()

@@ -1,8 +1,9 @@
-"""What a task awaits instead of a future: it must be one to asyncio, only quicker."""
+"""What a task awaits instead of a future: asyncio must accept it as one."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 from contextlib import suppress
 from contextvars import ContextVar
@@ -30,7 +31,7 @@ async def start(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 async def task(reply: Reply[str], start: Any) -> Any:
-    """One that waits for the reply, and does nothing else."""
+    """A task that only waits for the reply."""
 
     async def wait() -> str:
         return await reply
@@ -40,7 +41,24 @@ async def task(reply: Reply[str], start: Any) -> Any:
     return task
 
 
-async def test_a_task_goes_on_in_the_very_moment(reply: Reply[str], start: Any) -> None:
+async def test_asyncio_has_not_changed_what_a_task_awaits() -> None:
+    """`Reply` uses this private attribute, and these methods as a task calls them."""
+    where = "look at engines/resp/reply.py"
+    futures: Any = asyncio.futures
+    future = futures.Future()
+    assert not future._asyncio_future_blocking, f"asyncio has changed its private flag: {where}"
+    awaited = future.__await__()
+    assert next(awaited) is future, f"a future does not yield itself any more: {where}"
+    assert future._asyncio_future_blocking, f"asyncio does not set its flag: {where}"
+    for method in ("add_done_callback", "cancel", "result"):
+        mine = inspect.signature(getattr(Reply, method)).parameters
+        theirs = inspect.signature(getattr(futures._PyFuture, method)).parameters
+        assert len(mine) == len(theirs), f"asyncio calls {method}() in another way: {where}"
+
+
+async def test_a_task_continues_in_the_call_that_read_the_reply(
+    reply: Reply[str], start: Any
+) -> None:
     said: list[str] = []
 
     async def wait() -> str:
@@ -70,7 +88,7 @@ async def test_what_has_arrived_before_is_there(reply: Reply[str]) -> None:
     assert await reply == "early"
 
 
-async def test_a_task_may_let_another_one_go_on(reply: Reply[str], task: Any) -> None:
+async def test_a_task_can_let_another_task_continue(reply: Reply[str], task: Any) -> None:
     reply.arrive_soon("by a task")
     assert not task.done()
     assert await task == "by a task"
@@ -82,7 +100,7 @@ async def test_a_failure_is_raised(reply: Reply[str], task: Any) -> None:
         await task
 
 
-async def test_one_who_is_cancelled_stops_and_what_comes_later_is_nobodys(
+async def test_a_cancelled_task_stops_and_a_late_value_is_dropped(
     reply: Reply[str], task: Any
 ) -> None:
     task.cancel("enough")
@@ -93,7 +111,7 @@ async def test_one_who_is_cancelled_stops_and_what_comes_later_is_nobodys(
     assert not reply.cancel()
 
 
-async def test_one_who_was_cancelled_before_it_waits_does_not_wait(
+async def test_a_task_that_was_cancelled_before_it_waits_does_not_wait(
     reply: Reply[str], start: Any
 ) -> None:
     async def wait() -> None:
@@ -111,7 +129,7 @@ async def test_a_time_limit_ends_it(reply: Reply[str]) -> None:
             await reply
 
 
-async def test_who_is_cancelled_just_after_it_has_arrived_has_it_no_more(
+async def test_a_task_cancelled_just_after_the_value_arrived_does_not_get_it(
     reply: Reply[str], task: Any
 ) -> None:
     reply.arrive_soon("too late to matter")

@@ -16,7 +16,7 @@ class WithOnePhase(Explorer):
 
 
 class WithRaisesForAnyone(Explorer):
-    """A raise counts as a vote, whoever has the lock there."""
+    """A raise counts as a vote, even if another ticket has the lock there."""
 
     node = type("Exact", (RaisesForAnyone,), {"leap": 0})
 

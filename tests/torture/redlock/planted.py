@@ -20,7 +20,7 @@ class OnePhase(Bid):
 
 
 class RaisesForAnyone(Node):
-    """Writes the fence back and counts as a vote, whoever has the lock there."""
+    """Writes the fence back and counts as a vote, even if another ticket has the lock there."""
 
     def raise_to(self, name: str, id: str, fence: int, now: int) -> Answer:
         if self._blank(now):
@@ -36,7 +36,7 @@ class GrantsWithoutBump(Node):
 
     def grant(self, name: str, id: str, ttl: int, hint: int, now: int) -> Answer:
         trace = self._trace(name, now)
-        if self.whole and not trace.holder and trace.fence > self.floor:
+        if self.intact and not trace.holder and trace.fence > self.floor:
             trace.holder, trace.expires, trace.open = id, now + ttl, True
             return trace.granted()
         return super().grant(name, id, ttl, hint, now)
@@ -52,14 +52,14 @@ class ForgetsCrashes(Node):
 
 
 class ForgetsNames(Node):
-    """Begins anew with a name that was not used for long, below the fences that it had."""
+    """Starts again with a name that was not used for long, below the fences that it had."""
 
     def drop(self, name: str) -> None:
         del self.names[name]
 
 
 class ForgetsItsFence(Bid):
-    """Bids anew when it looks again."""
+    """A bid that does not know the fence its ticket has."""
 
     __slots__ = ()
 
@@ -70,20 +70,20 @@ class ForgetsItsFence(Bid):
 class VotesAtOnce(World):
     """A node that forgot everything votes as if it knew."""
 
-    def receive(self, index: int) -> None:
-        self.welcome(index, self.nodes[index].look(self._clock(index)).since, 0)
+    def meet_blank(self, index: int) -> None:
+        self.readmit(index, self.nodes[index].look(self._clock(index)).since, 0)
 
 
 class WaitsOnly(World):
     """A node that forgot everything waits until all leases are over, but does not learn the fences."""
 
-    def welcome(self, index: int, since: int, floor: int) -> None:
-        super().welcome(index, since, 0)
+    def readmit(self, index: int, since: int, floor: int) -> None:
+        super().readmit(index, since, 0)
 
 
 class LearnsOnly(World):
     """A node that forgot everything learns the fences, but does not wait until all leases are over."""
 
-    def receive(self, index: int) -> None:
+    def meet_blank(self, index: int) -> None:
         floor = max(node.ceiling for node in self.nodes)
-        self.welcome(index, self.nodes[index].look(self._clock(index)).since, floor)
+        self.readmit(index, self.nodes[index].look(self._clock(index)).since, floor)

@@ -34,8 +34,8 @@ ENOUGH = 2_000
 """How many schedules may pass before a bug is caught."""
 
 HAPPENED = (
-    "bids refused", "bids unreachable", "bids won", "crashes", "looks again", "memories lost",
-    "nodes cut off", "nodes welcomed", "raises", "renewals", "replies lost", "requests doubled",
+    "bids refused", "bids unreachable", "bids won", "crashes", "enters again", "losses of data",
+    "nodes cut off", "nodes readmitted", "raises", "renewals", "replies lost", "requests doubled",
     "requests lost", "traces dropped", "ttls fired early",
 )  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""Locks on Redis and Valkey: one node, Sentinel or Cluster."""
+"""Locks on Redis and Valkey: one server, Sentinel or Cluster. `engine` has a map of the files."""

@@ -1,7 +1,16 @@
 """The Redis engine: one Lua script per operation, wake-ups pushed over RESP3.
 
-Efficiency locks: an asynchronous failover can forget an acknowledged lease. The fence, which only
-grows, lets a storage reject the holder that does not know it yet.
+Efficiency locks: an asynchronous failover can forget an acknowledged lease. The fence, which only grows,
+lets a storage reject the holder that does not know it yet. The files of this folder:
+
+- `opening`: from a URL to the engine. `engine`: the operations of the contract.
+- `requests`, `replies`: calls of the scripts as bytes, and what the scripts reply. `keys`: the keys of a
+  name.
+- `scripts`, `lua/`: what runs in the server; `lua/record.lua` explains what is stored.
+- `batches`: requests of many tickets at once.
+- `topology`: which server is responsible for a name (one server, Sentinel, Cluster).
+
+The connections are in `engines/resp/`.
 """
 
 from __future__ import annotations
@@ -18,28 +27,22 @@ from fencelock.core.ticket import ADMITTED, WAITING, Departure, Inspection, Stan
 from fencelock.engines.contract import Engine, Traits
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis import requests
-from fencelock.engines.redis.keys import (
-    RECORDS,
-    keys_and_note_of,
-    keys_of,
-    name_of,
-    note_of,
-    tag_of,
-)
-from fencelock.engines.redis.many import LEAST, Many, time_left
+from fencelock.engines.redis.batches import MIN_TIMEOUT, Batches, time_left
+from fencelock.engines.redis.keys import RECORDS, keys_of, name_of, note_of, tag_of
+from fencelock.engines.redis.replies import inspection_of, pushed_standing, standing_of
 from fencelock.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RECALL, REMEMBER
 from fencelock.engines.redis.topology import Topology, ask
-from fencelock.engines.redis.words import inspection_of, ms, news_of, standing_of
 from fencelock.engines.resp.advice import explained, first_word
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.script import Script
-from fencelock.engines.resp.wire import Rejected, forgotten
+from fencelock.engines.resp.wire import Rejected, script_missing
 from fencelock.io.contract import IO
 
 _BATCH = 500
+"""Keys or names per request of `names`."""
 
 _Parked = tuple[str, Node, Link]
-"""A ticket that waits: its name, and where the wake-up will arrive."""
+"""A ticket that waits: its name, and the link on which the wake-up will arrive."""
 
 
 class RedisEngine(Engine):
@@ -61,12 +64,12 @@ class RedisEngine(Engine):
         self._topology = topology
         self._where = where
         self._io = io
-        self._many = Many(topology, io)
+        self._batches = Batches(topology, io)
         self._only = topology.only
         self._parked: dict[str, _Parked] = {}
-        self._rousing = threading.Lock()
-        """While somebody's link is cut from outside, it must not go to anybody else."""
-        topology.on_news = self._resettle
+        self._parked_lock = threading.Lock()
+        """Held while another thread ends a `park`: until then its link must not go to anybody else."""
+        topology.on_change = self._dismiss_moved
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         name, id, waiting = ticket.name, ticket.id, False
@@ -84,7 +87,7 @@ class RedisEngine(Engine):
                     replies = await replies
                 reply = replies[0]
                 if isinstance(reply, hiredis.ReplyError):
-                    reply = await self._insist(node, link, reply, ENTER.spell_out(call), timeout)
+                    reply = await self._with_text(node, link, reply, ENTER.with_text(call), timeout)
                 standing = standing_of(reply)
                 waiting = standing.place is WAITING
                 return standing
@@ -97,9 +100,9 @@ class RedisEngine(Engine):
             raise self._failed(error, node, name) from error
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
-        standings, failures = await self._many.enter_free(tickets, timeout)
+        standings, failures = await self._batches.enter_free(tickets, timeout)
         if failures:
-            error = self._translated(failures[0], tickets[0].name if len(tickets) == 1 else None)
+            error = self._engine_error(failures[0], tickets[0].name if len(tickets) == 1 else None)
             if any(failure.outcome == "unknown" for failure in failures) or any(
                 standing.place is ADMITTED for standing in standings
             ):
@@ -108,10 +111,10 @@ class RedisEngine(Engine):
         return standings
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        standings, failures = await self._many.renew(tickets, timeout)
+        standings, failures = await self._batches.renew(tickets, timeout)
         if failures and not any(standings):
             name = tickets[0].name if len(tickets) == 1 else None
-            raise self._translated(failures[0], name) from failures[0]
+            raise self._engine_error(failures[0], name) from failures[0]
         return standings
 
     async def leave(
@@ -122,34 +125,32 @@ class RedisEngine(Engine):
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         parked = self._parked.get(ticket.id)
-        if parked is None:  # the link on which it waited broke meanwhile
+        if parked is None:  # its link broke meanwhile
             return None
         name, node, link = parked
         try:
-            wake_up = await node.listen(link, ticket.id, until - self._io.now())
+            wake_up = await link.listen(ticket.id, until - self._io.now())
         except RequestFailed as error:
             self.unpark(ticket)
-            if not self._topology.moved(name, node):
-                self._topology.mistrust(node)
-            raise self._translated(error, name) from error
-        return None if wake_up is None else news_of(wake_up)
+            moved = self._topology.moved(name, node)
+            raise self._failed(error, None if moved else node, name) from error
+        return None if wake_up is None else pushed_standing(wake_up)
 
     def unpark(self, ticket: Ticket) -> None:
-        parked = self._unparked(ticket.id) if ticket.id in self._parked else None
+        parked = self._take_parked(ticket.id) if ticket.id in self._parked else None
         if parked is not None:
             _, node, link = parked
             node.give(link, ticket.id)
 
     def interrupt(self, ticket: Ticket) -> None:
-        with self._rousing:
+        with self._parked_lock:
             parked = self._parked.get(ticket.id)
             if parked is not None:
-                _, node, link = parked
-                node.interrupt(link, ticket.id)
+                _, _, link = parked
+                link.interrupt(ticket.id)
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
-        keys = keys_and_note_of(tag_of(ticket.name))
-        call = REMEMBER.call(keys, ticket.id, text, ms(keep))
+        call = requests.remember(ticket, text, keep)
         return bool(await self._ask(ticket.name, REMEMBER, call, timeout))
 
     async def recall(self, name: str, *, timeout: float) -> str | None:
@@ -169,7 +170,7 @@ class RedisEngine(Engine):
                 for start in range(0, len(names), _BATCH):
                     found += await self._in_use(node, names[start : start + _BATCH], timeout)
         except RequestFailed as error:
-            raise self._translated(error, None) from error
+            raise self._engine_error(error, None) from error
         return sorted(found)
 
     async def evict(self, name: str, *, timeout: float) -> bool:
@@ -177,23 +178,23 @@ class RedisEngine(Engine):
         return bool(await self._ask(name, EVICT, call, timeout))
 
     async def close(self) -> None:
-        with self._rousing:
-            for id, (_, node, link) in list(self._parked.items()):
-                node.dismiss(link, id)
+        with self._parked_lock:
+            for id, (_, _, link) in list(self._parked.items()):
+                link.dismiss(id)
         await self._topology.close()
 
-    def _resettle(self) -> None:
-        """Those who wait at a server that is no longer responsible would wait in vain."""
-        with self._rousing:
+    def _dismiss_moved(self) -> None:
+        """End each `park` at a server that is not responsible any more: no wake-up would come."""
+        with self._parked_lock:
             for id, (name, node, link) in list(self._parked.items()):
                 if self._topology.moved(name, node):
-                    node.dismiss(link, id)
+                    link.dismiss(id)
 
     # --- one request
 
     def _resume(self, id: str, name: str) -> tuple[Node, Link] | tuple[None, None]:
         """The link on which a ticket already waits, if it is still good."""
-        parked = self._unparked(id)
+        parked = self._take_parked(id)
         if parked is None:
             return None, None
         _, node, link = parked
@@ -202,24 +203,24 @@ class RedisEngine(Engine):
         node.give(link, id)
         return None, None
 
-    def _unparked(self, id: str) -> _Parked | None:
-        with self._rousing:
+    def _take_parked(self, id: str) -> _Parked | None:
+        with self._parked_lock:
             return self._parked.pop(id, None)
 
     async def _take(self, name: str, timeout: float, waiter: str = "") -> tuple[Node, Link, float]:
-        """The node for a name and a link to it, whatever it takes, and how long a request may take now."""
+        """Find the node of a name and connect to it. Returns also the time that is left for a request."""
         started = self._io.now()
         node = await self._topology.node(name, timeout)
         try:
             link = await node.take(timeout, waiter)
         except RequestFailed:
-            self._topology.mistrust(node)
+            self._topology.invalidate(node)
             raise
         return node, link, time_left(self._io, timeout, started)
 
     async def _ask(self, name: str, script: Script, call: bytes, timeout: float) -> Any:
-        """Call a script on behalf of somebody who waits for nothing."""
-        redirected = self._only is not None  # there is nobody else to whom it could send us
+        """Call a script for a ticket that does not wait."""
+        redirected = self._only is not None  # a single server can't redirect us
         until = 0.0 if redirected else self._io.now() + timeout
         while True:
             node = self._only or self._topology.known(name)
@@ -233,8 +234,8 @@ class RedisEngine(Engine):
                         replies = await replies
                     reply = replies[0]
                     if isinstance(reply, hiredis.ReplyError):
-                        longer = script.spell_out(call)
-                        reply = await self._insist(node, link, reply, longer, timeout)
+                        again = script.with_text(call)
+                        reply = await self._with_text(node, link, reply, again, timeout)
                     return reply
                 finally:
                     node.give(link)
@@ -242,14 +243,14 @@ class RedisEngine(Engine):
                 if redirected or first_word(error) != "MOVED":
                     raise self._failed(error, node, name) from error
                 redirected = True
-                timeout = max(until - self._io.now(), LEAST)
+                timeout = max(until - self._io.now(), MIN_TIMEOUT)
 
-    async def _insist(
+    async def _with_text(
         self, node: Node, link: Link, error: hiredis.ReplyError, call: bytes, timeout: float
     ) -> Any:
-        """If the server has forgotten a script, bring it along; else say what is wrong."""
+        """After an error: if the server does not know the script, send the call with the script's text."""
         reply: Any = error
-        if forgotten(error):
+        if script_missing(error):
             (reply,) = await link.ask(call, 1, timeout)
         if isinstance(reply, hiredis.ReplyError):
             raise self._topology.rejected(node, link, reply)
@@ -257,8 +258,12 @@ class RedisEngine(Engine):
 
     def _failed(self, error: RequestFailed, node: Node | None, name: str) -> EngineError:
         if node is not None and not isinstance(error, Rejected):
-            self._topology.mistrust(node)
-        return self._translated(error, name)
+            self._topology.invalidate(node)
+        return self._engine_error(error, name)
+
+    def _engine_error(self, error: RequestFailed, name: str | None) -> EngineError:
+        """The one place where a failed request becomes an `EngineError`."""
+        return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
 
     async def _scan(self, node: Node, timeout: float) -> list[str]:
         names: set[str] = set()
@@ -273,17 +278,14 @@ class RedisEngine(Engine):
                 return sorted(names)
 
     async def _in_use(self, node: Node, names: list[str], timeout: float) -> list[str]:
-        """Those that somebody holds: others are only remembered, or left over from processes that died."""
+        """The names that are held or waited for. The others have only a last fence, or dead tickets."""
         calls = [INSPECT.call(keys_of(tag_of(name)), "0") for name in names]
         used: list[str] = []
         for name, answer in zip(
-            names, await self._many.batch(node, INSPECT, calls, timeout), strict=True
+            names, await self._batches.batch(node, INSPECT, calls, timeout), strict=True
         ):
             if not isinstance(answer, RequestFailed):
                 used += [name] if answer[2] else []
-            elif first_word(answer) != "WRONGTYPE":  # that one is not ours
+            elif first_word(answer) != "WRONGTYPE":  # a key of another program
                 raise answer
         return used
-
-    def _translated(self, error: RequestFailed, name: str | None) -> EngineError:
-        return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)

@@ -1,7 +1,7 @@
-"""How a lock's name becomes keys, and back.
+"""The keys of a name.
 
-In a Cluster the part of a key in braces decides where it lives, so a name's own closing braces are
-written differently: all keys of a name share a slot, and no two names share a key.
+In a Cluster the part of a key in braces (its *tag*) decides on which node it lives. So closing braces in a
+name are encoded: all keys of a name share a slot, and no two names share a key.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ RECORDS = "fencelock:{*}"
 
 
 def tag_of(name: str) -> str:
-    """What stands between the braces."""
+    """The part of the keys between the braces."""
     if "}" in name or "%" in name:
         return name.replace("%", "%25").replace("}", "%7D")
     return name
 
 
 def keys_of(tag: str) -> tuple[str, str, str]:
-    """The record, the queue and the tickets in it."""
+    """The keys of the record, of the queue, and of the tickets in the queue."""
     key = f"fencelock:{{{tag}}}"
     return key, key + ":q", key + ":w"
 
 
 def note_of(tag: str) -> tuple[str]:
-    """What is noted down for the name: a key that outlives the others."""
+    """The key of the name's note, which outlives the others."""
     return (f"fencelock:{{{tag}}}:n",)
 
 
@@ -34,6 +34,6 @@ def keys_and_note_of(tag: str) -> tuple[str, ...]:
 
 
 def name_of(record_key: bytes) -> str:
-    """The name to which a record belongs."""
+    """The name that a record's key belongs to."""
     tag = record_key.decode(errors="replace").removeprefix("fencelock:{").removesuffix("}")
     return tag.replace("%7D", "}").replace("%25", "%")

@@ -1,104 +1,105 @@
-"""What is asked most, as bytes.
+"""Calls of the scripts as bytes.
 
-What is the same from call to call is packed once: packing all of it anew took a third of the engine's time.
+The parts that are the same in each call are packed once: packing all of it took a third of the engine's time.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from functools import lru_cache
 
 from fencelock.core.ticket import Departure, Owner, Share, Ticket
-from fencelock.engines.redis.keys import keys_of, tag_of
-from fencelock.engines.redis.scripts import ENTER, LEAVE, RENEW
-from fencelock.engines.redis.words import us
+from fencelock.engines.redis.keys import keys_and_note_of, keys_of, tag_of
+from fencelock.engines.redis.scripts import ENTER, LEAVE, REMEMBER, RENEW
 from fencelock.engines.resp.packing import bulks
 from fencelock.engines.resp.script import floor_of
 
-_NOBODY = bulks("fencelock:nobody")
+_NO_CHANNEL = bulks("fencelock:nobody")
 """A channel to which nobody listens."""
 
-_MOST = 2048
-"""Names of which the forms are kept."""
+_MAX_TEMPLATES = 2048
+"""How many names' templates are kept."""
 
 _DEPARTURES = {departure: bulks("012"[departure]) for departure in Departure}
 
 
-class _Form:
-    """What the requests about a name have in common: of those who join, what stands before and after the
-    id and the channel; of those who leave, what stands before the id."""
+class _Template:
+    """The packed parts of a name's requests: of `enter` what stands before and after the id and the
+    channel, of `leave` what stands before the id."""
 
-    __slots__ = ("begin", "end", "floor", "if_free", "leave", "owner", "share", "ttl")
+    __slots__ = ("floor", "head", "if_free", "leave_head", "owner", "share", "tail", "ttl")
 
     def __init__(
         self, name: str, ttl: float, owner: Owner, share: Share, floor: int, if_free: bool
     ) -> None:
-        self.ttl, self.owner, self.share, self.floor, self.if_free = (
-            ttl,
-            owner,
-            share,
-            floor,
-            if_free,
-        )
-        count, self.end = _terms(ttl, owner, share, floor_of(name, floor), if_free)
+        self.ttl, self.owner, self.share = ttl, owner, share
+        self.floor, self.if_free = floor, if_free
+        count, self.tail = _tail(ttl, owner, share, floor_of(name, floor), if_free)
         keys = keys_of(tag_of(name))
-        self.begin = ENTER.begin(keys, 2 + count)
-        self.leave = LEAVE.begin(keys, 2)
+        self.head = ENTER.head(keys, 2 + count)
+        self.leave_head = LEAVE.head(keys, 2)
 
 
-_forms: OrderedDict[str, _Form] = OrderedDict()
-"""By name, as it was last asked for; to look one up is quicker than any cache that compares all of it."""
+_templates: OrderedDict[str, _Template] = OrderedDict()
+"""The last one of each name. To compare it is faster than a cache that hashes all arguments."""
 
 
 def enter(ticket: Ticket, channel: bytes, *, if_free: bool) -> bytes:
-    """Join the queue; wake-ups go to this channel."""
+    """Join the queue. Wake-ups go to this channel."""
     name, id, ttl, owner, share, floor = ticket
-    form = _forms.get(name)
+    template = _templates.get(name)
     if (
-        form is None
-        or (form.owner is not owner and form.owner != owner)
-        or (form.share is not share and form.share != share)
-        or form.ttl != ttl
-        or form.floor != floor
-        or form.if_free is not if_free
+        template is None
+        or (template.owner is not owner and template.owner != owner)
+        or (template.share is not share and template.share != share)
+        or template.ttl != ttl
+        or template.floor != floor
+        or template.if_free is not if_free
     ):
-        form = _remember(name, _Form(name, ttl, owner, share, floor, if_free))
+        template = _templates[name] = _Template(name, ttl, owner, share, floor, if_free)
+        if len(_templates) > _MAX_TEMPLATES:
+            _templates.popitem(last=False)
     packed = id.encode()
-    return b"".join((form.begin, b"$%d\r\n" % len(packed), packed, b"\r\n", channel, form.end))
+    return b"".join(
+        (template.head, b"$%d\r\n" % len(packed), packed, b"\r\n", channel, template.tail)
+    )
 
 
-def attempt(ticket: Ticket) -> bytes:
-    """The same for one that is not going to wait, so that nobody will ever call it."""
-    return enter(ticket, _NOBODY, if_free=True)
+def enter_if_free(ticket: Ticket) -> bytes:
+    """The same with `if_free`, for a ticket that will not wait: it needs no wake-up."""
+    return enter(ticket, _NO_CHANNEL, if_free=True)
 
 
 def renew(ticket: Ticket) -> bytes:
-    """Extend a ticket's time. There may be a hundred thousand names, each asked for once in a while: of
-    these nothing is kept."""
-    return RENEW.call(keys_of(tag_of(ticket.name)), ticket.id, us(ticket.ttl))
+    """Renew a ticket. A client may hold a hundred thousand names, so nothing is kept for the next call."""
+    return RENEW.call(keys_of(tag_of(ticket.name)), ticket.id, _us(ticket.ttl))
 
 
 def leave(ticket: Ticket, departure: Departure) -> bytes:
     """Take a ticket out."""
-    form = _forms.get(ticket.name)
-    begin = LEAVE.begin(keys_of(tag_of(ticket.name)), 2) if form is None else form.leave
+    template = _templates.get(ticket.name)
+    head = LEAVE.head(keys_of(tag_of(ticket.name)), 2) if template is None else template.leave_head
     packed = ticket.id.encode()
-    return b"".join((begin, b"$%d\r\n" % len(packed), packed, b"\r\n", _DEPARTURES[departure]))
+    return b"".join((head, b"$%d\r\n" % len(packed), packed, b"\r\n", _DEPARTURES[departure]))
 
 
-def _remember(name: str, form: _Form) -> _Form:
-    _forms[name] = form
-    if len(_forms) > _MOST:
-        _forms.popitem(last=False)
-    return form
+def remember(ticket: Ticket, text: str, keep: float) -> bytes:
+    """Store a note for `keep` seconds, rounded up."""
+    keys = keys_and_note_of(tag_of(ticket.name))
+    return REMEMBER.call(keys, ticket.id, text, str(math.ceil(keep * 1000)))
 
 
 @lru_cache(256)
-def _terms(ttl: float, owner: Owner, share: Share, floor: int, if_free: bool) -> tuple[int, bytes]:
-    """What locks of one kind say of themselves, and in how many words."""
-    words = [us(ttl), owner.pack(), "1" if if_free else "0"]
-    if share.group or floor:  # what most don't ask for
-        words.append(str(floor))
+def _tail(ttl: float, owner: Owner, share: Share, floor: int, if_free: bool) -> tuple[int, bytes]:
+    """The last arguments of `enter`, which are the same for all locks of one kind, and their number."""
+    arguments = [_us(ttl), owner.pack(), "1" if if_free else "0"]
+    if share.group or floor:  # most tickets have neither
+        arguments.append(str(floor))
     if share.group:
-        words += [share.group, str(share.weight), str(share.permits)]
-    return len(words), bulks(*words)
+        arguments += [share.group, str(share.weight), str(share.permits)]
+    return len(arguments), bulks(*arguments)
+
+
+def _us(seconds: float) -> str:
+    return str(int(seconds * 1_000_000))

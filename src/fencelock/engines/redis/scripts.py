@@ -14,8 +14,8 @@ RENEW = _script("renew", "allow-oom")
 LEAVE = _script("leave", "allow-oom")
 EVICT = _script("evict", "allow-oom")
 INSPECT = _script("inspect", "allow-oom")
-# Also if the memory is full: the work is done, and nobody else can join to have something noted down.
+# Also if the memory is full: the work is done, and there are few notes, as no new ticket can join.
 REMEMBER = _script("remember", "allow-oom")
-# Not a plain GET: a master that has become a replica refuses scripts, and so is found out.
+# Not a plain GET: a master that has become a replica refuses scripts, so it is noticed.
 RECALL = Script("return redis.call('GET', KEYS[1])\n", "allow-oom")
 SCRIPTS = (ENTER, RENEW, LEAVE, EVICT, INSPECT, REMEMBER, RECALL)

@@ -12,61 +12,56 @@ import hiredis
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis.keys import tag_of
 from fencelock.engines.resp.advice import WRONG_NODE, WRONG_SERVER, first_word, rejection
-from fencelock.engines.resp.link import Link, Node
+from fencelock.engines.resp.link import Link, MakeNode, Node
 from fencelock.engines.resp.packing import Command, pack
-from fencelock.engines.resp.wire import Login, Rejected, said
+from fencelock.engines.resp.wire import Login, Rejected, error_text
 from fencelock.io.contract import IO, Event
 
 SLOTS = 16384
 
 Address = tuple[str, int]
-MakeNode = Callable[[str, int, Login], Node]
 Slots = list[tuple[int, int, Address]]
 
 A = TypeVar("A")
 
 
 class Unserved(RequestFailed):
-    """Nobody is responsible for a name at the moment; others may be well served."""
+    """No node is responsible for a name at the moment. Other names are not affected."""
 
 
 class Topology(ABC):
-    """Finds the node for a name, and learns when it was wrong."""
+    """Finds the node of a name, and finds it again when it was wrong."""
 
-    on_news: Callable[[], None] = staticmethod(lambda: None)
-    """Called when it was found out anew who is responsible."""
+    on_change: Callable[[], None] = staticmethod(lambda: None)
+    """Called after a request has found out which nodes are responsible."""
 
     only: Node | None = None
-    """The one that is responsible for all names, if that never changes."""
+    """The node that is responsible for all names, if that never changes."""
 
     @abstractmethod
     def known(self, name: str) -> Node | None:
-        """The server that keeps this name's queue, unless that has to be found out."""
-
-    async def node(self, name: str, timeout: float) -> Node:
-        """The server that keeps this name's queue."""
-        return self.known(name) or await self._find(name, timeout)
+        """The server that keeps this name's queue, if it is known."""
 
     @abstractmethod
-    async def _find(self, name: str, timeout: float) -> Node:
-        """Find it out."""
+    async def node(self, name: str, timeout: float) -> Node:
+        """The server that keeps this name's queue. Asks if it is not known."""
 
     @abstractmethod
     async def masters(self, timeout: float) -> list[Node]:
         """Every server that keeps queues."""
 
     def moved(self, name: str, node: Node) -> bool:
-        """Whether a name is known to be at another node by now. Asks nobody."""
+        """Whether a name is known to be at another node by now. Sends nothing."""
         return False
 
     def redirect(self, node: Node, answer: str) -> None:  # noqa: B027 - only a cluster has slots
-        """This node says where a slot is now: "MOVED SLOT HOST:PORT"."""
+        """Take in a node's answer about a slot that has moved: "MOVED SLOT HOST:PORT"."""
 
-    def mistrust(self, node: Node) -> None:  # noqa: B027 - a single node has nothing to rediscover
-        """This node failed or is not responsible: ask again before the next request."""
+    def invalidate(self, node: Node) -> None:  # noqa: B027 - a single node never changes
+        """Find the node again before the next request: this one failed or is not responsible."""
 
     def rejected(self, node: Node, link: Link, reply: hiredis.ReplyError) -> Rejected:
-        """What a node's refusal of a script means, also for whom to ask next."""
+        """The error for a node's refusal of a script. Takes in what it says about other nodes."""
         error = rejection(reply)
         word = first_word(error)
         if word in WRONG_SERVER:
@@ -74,7 +69,7 @@ class Topology(ABC):
         if word == "MOVED":
             self.redirect(node, str(error))
         elif word in WRONG_SERVER or word in WRONG_NODE:
-            self.mistrust(node)
+            self.invalidate(node)
         return error
 
     @abstractmethod
@@ -93,7 +88,7 @@ class Single(Topology):
     def known(self, name: str) -> Node:
         return self.only
 
-    async def _find(self, name: str, timeout: float) -> Node:
+    async def node(self, name: str, timeout: float) -> Node:
         return self.only
 
     async def masters(self, timeout: float) -> list[Node]:
@@ -103,8 +98,8 @@ class Single(Topology):
         await self.only.close()
 
 
-class _Inquiry(Generic[A]):
-    """A question that others wait for as well."""
+class _Discovery(Generic[A]):
+    """A discovery under way, which other callers wait for."""
 
     def __init__(self, over: Event) -> None:
         self.over = over
@@ -113,44 +108,44 @@ class _Inquiry(Generic[A]):
 
 
 class _Discovered(Topology, Generic[A]):
-    """Servers that are found out by asking others, and kept by address."""
+    """Nodes whose addresses other servers tell."""
 
     def __init__(self, make: MakeNode, login: Login, io: IO) -> None:
         self._make = make
         self._login = login
         self._io = io
         self._nodes: dict[Address, Node] = {}
-        self._inquiry: _Inquiry[A] | None = None
+        self._discovery: _Discovery[A] | None = None
 
     def _at(self, address: Address) -> Node:
         node = self._nodes.get(address)
         return node or self._nodes.setdefault(address, self._make(*address, self._login))
 
     async def _discover(self, timeout: float) -> A:
-        """Ask, once for all who want to know at the same time."""
-        inquiry = self._inquiry
-        if inquiry is None:
-            inquiry = self._inquiry = _Inquiry(self._io.event())
+        """Ask, once for all callers that want to know at the same time."""
+        discovery = self._discovery
+        if discovery is None:
+            discovery = self._discovery = _Discovery(self._io.event())
             try:
-                inquiry.answer = await self._ask(timeout)
-                self.on_news()
-                return inquiry.answer
+                discovery.answer = await self._ask(timeout)
+                self.on_change()
+                return discovery.answer
             except RequestFailed as error:
-                inquiry.failure = error
+                discovery.failure = error
                 raise
             finally:
-                self._inquiry = None
-                inquiry.over.set()
-        if not await inquiry.over.wait(timeout):
+                self._discovery = None
+                discovery.over.set()
+        if not await discovery.over.wait(timeout):
             raise RequestFailed(f"no answer within {timeout:.3g} s", "not applied")
-        if inquiry.failure is not None:
-            raise RequestFailed(str(inquiry.failure), "not applied") from inquiry.failure
-        # No answer, no failure: the one who asked was cancelled.
-        return inquiry.answer or await self._discover(timeout)
+        if discovery.failure is not None:
+            raise RequestFailed(str(discovery.failure), "not applied") from discovery.failure
+        # Neither an answer nor a failure: the caller that asked was cancelled.
+        return discovery.answer or await self._discover(timeout)
 
     @abstractmethod
     async def _ask(self, timeout: float) -> A:
-        """Find out who is responsible, and note it down."""
+        """Ask which nodes are responsible, and remember it."""
 
     async def close(self) -> None:
         for node in list(self._nodes.values()):
@@ -165,7 +160,7 @@ async def ask(node: Node, command: Command, timeout: float) -> object:
     finally:
         node.give(link)
     if isinstance(reply, hiredis.ReplyError):
-        raise RequestFailed(said(reply), "not applied")
+        raise RequestFailed(error_text(reply), "not applied")
     return reply
 
 
@@ -176,8 +171,8 @@ async def _answer(
     who: str,
     doubtful: Callable[[list[Any]], bool] = lambda answer: False,
 ) -> tuple[Node, list[Any]]:
-    """The first answer that any of several nodes gives, and which one; a doubtful one only if all
-    others agree or are silent."""
+    """The first answer that any of these nodes gives, and the node. A doubtful answer counts only if no node
+    gives another one."""
     failure = "none was given"
     doubted: tuple[Node, list[Any]] | None = None
     for node in nodes:
@@ -198,7 +193,7 @@ async def _answer(
 
 
 class Sentinel(_Discovered[Node]):
-    """The master of a monitored group, as its Sentinels tell; found again after a failover."""
+    """The master of a group, as its Sentinels tell. It is found again after a failover."""
 
     def __init__(
         self, make: MakeNode, sentinels: list[Node], group: str, login: Login, io: IO
@@ -209,26 +204,26 @@ class Sentinel(_Discovered[Node]):
             sentinel.loaded = True  # it takes no scripts
         self._group = group
         self._master: Node | None = None
-        self._mistrusted: Node | None = None
+        self._failed: Node | None = None
 
     def known(self, name: str) -> Node | None:
         return self._master
 
-    async def _find(self, name: str, timeout: float) -> Node:
-        return await self._discover(timeout)
+    async def node(self, name: str, timeout: float) -> Node:
+        return self._master or await self._discover(timeout)
 
     async def _ask(self, timeout: float) -> Node:
         command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._group)
-        # A Sentinel that was cut off from the others may still name the one that failed us.
+        # A Sentinel that is cut off from the others may still name the master that has failed.
         told, answer = await _answer(
             self._sentinels,
             command,
             timeout,
             "Sentinel",
-            lambda answer: self._named(answer) is self._mistrusted,
+            lambda answer: self._named(answer) is self._failed,
         )
         master = self._master = self._named(answer)
-        # The one that answered is asked first the next time: others may hang.
+        # Next time ask the Sentinel that answered first: others may hang.
         self._sentinels = sorted(self._sentinels, key=lambda sentinel: sentinel is not told)
         return master
 
@@ -242,10 +237,10 @@ class Sentinel(_Discovered[Node]):
     def moved(self, name: str, node: Node) -> bool:
         return self._master not in (None, node)
 
-    def mistrust(self, node: Node) -> None:
+    def invalidate(self, node: Node) -> None:
         if node is self._master:
             self._master = None
-            self._mistrusted = node
+            self._failed = node
 
     async def close(self) -> None:
         await super().close()
@@ -260,7 +255,7 @@ class Cluster(_Discovered[Slots]):
         super().__init__(make, login, io)
         self._seeds = seeds
         self._slots: Slots = []
-        self._mistrusted: Node | None = None
+        self._failed: Node | None = None
 
     def known(self, name: str) -> Node | None:
         slot = _slot(name)
@@ -269,9 +264,11 @@ class Cluster(_Discovered[Slots]):
                 return self._at(address)
         return None
 
-    async def _find(self, name: str, timeout: float) -> Node:
-        await self._map(timeout)
+    async def node(self, name: str, timeout: float) -> Node:
         node = self.known(name)
+        if node is None:
+            await self._map(timeout)
+            node = self.known(name)
         if node is None:
             raise Unserved(f"no node of the cluster serves slot {_slot(name)}", "not applied")
         return node
@@ -284,29 +281,28 @@ class Cluster(_Discovered[Slots]):
         return [self._at(address) for address in addresses]
 
     def redirect(self, node: Node, answer: str) -> None:
-        # Taken at its word: until they have talked to each other, other nodes tell the old story.
+        # Believe it at once: other nodes give the old answer until they have heard of the change.
         _, slot, address = answer.split()[:3]
         host, _, port = address.rpartition(":")
-        if self._slots:  # else somebody is about to ask for the whole map anyway
+        if self._slots:  # else the next request asks for the whole map anyway
             self._slots = [(int(slot), int(slot), (host or node.host, int(port))), *self._slots]
-            self.on_news()
+            self.on_change()
 
-    def mistrust(self, node: Node) -> None:
+    def invalidate(self, node: Node) -> None:
         self._slots = []
-        self._mistrusted = node
+        self._failed = node
 
     async def _map(self, timeout: float) -> Slots:
         return self._slots or await self._discover(timeout)
 
     async def _ask(self, timeout: float) -> Slots:
-        # Those that answered before come along: the seeds may be gone by now. Whoever failed last
-        # comes last.
+        # All nodes that are known, because the seeds may be gone by now. The one that failed last comes last.
         known = {self._at(seed): None for seed in self._seeds}
         known.update(dict.fromkeys(self._nodes.values()))
-        nodes = sorted(known, key=lambda node: node is self._mistrusted)
+        nodes = sorted(known, key=lambda node: node is self._failed)
         told, answer = await _answer(nodes, ("CLUSTER", "SLOTS"), timeout, "cluster node")
         slots = self._slots = [
-            # A node that does not know its own name leaves it empty: it is where we found it.
+            # A node that does not know its own address leaves it empty. We know where we asked it.
             (first, last, ((master[0] or b"").decode() or told.host, int(master[1])))
             for first, last, master, *_ in answer
         ]

@@ -1,1 +1,1 @@
-"""Redlock with fences: one lock on several Redis servers that know nothing of one another."""
+"""Redlock: one lock on several independent Redis servers. `engine` has a map of the files."""

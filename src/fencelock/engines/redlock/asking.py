@@ -1,4 +1,4 @@
-"""One question to all nodes, and what to make of each answer as it comes."""
+"""One question to all nodes, with each answer handled as it comes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import hiredis
 
 from fencelock.engines.failure import RequestFailed
-from fencelock.engines.redlock.lines import Lines
-from fencelock.engines.redlock.members import Members
-from fencelock.engines.redlock.scripts import LOADING
+from fencelock.engines.redlock.node_links import NodeLinks
+from fencelock.engines.redlock.nodes import Nodes
+from fencelock.engines.redlock.scripts import LOAD_SCRIPTS
 from fencelock.engines.resp.advice import WRONG_SERVER, first_word, rejection
-from fencelock.engines.resp.wire import forgotten
+from fencelock.engines.resp.wire import script_missing
 from fencelock.io import clock
 
 
 class Request(NamedTuple):
-    """What to ask one node, in one write: packed commands, and how many replies there will be."""
+    """What to send to one node in one write: packed commands, and how many replies they get."""
 
     node: int
     payload: bytes
@@ -29,64 +29,69 @@ class Request(NamedTuple):
 
 
 Take = Callable[[int, list[Any] | None], Sequence[Request]]
-"""Takes in a node's replies, or None if there are none, and says what to ask next."""
+"""Takes in a node's replies, or None if there are none. Returns what to ask next."""
 
 
 async def ask(
-    members: Members,
-    lines: Lines,
+    nodes: Nodes,
+    links: NodeLinks,
     requests: Iterable[Request],
     take: Take,
-    decided: Callable[[], bool],
-    patience: float,
+    timeout: float,
+    decided: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Ask until it is decided. A node without a line, or slower than `patience`, counts as failed."""
+    """Ask until it is decided, or until all nodes have answered.
+
+    A node without a link, or one that needs longer than `timeout`, counts as failed.
+    """
     asked: dict[int, Request] = {}
-    reminded: set[int] = set()
+    reloaded: set[int] = set()
 
     def send(more: Iterable[Request]) -> None:
         for request in more:
             asked[request.node] = request
-            lines.send(*request)
+            links.send(*request)
 
-    lines.begin()
+    def fail(node: int, why: RequestFailed) -> None:
+        nodes.fail(links, node, why)
+        send(take(node, None))
+
+    links.begin()
     send(requests)
-    if len(asked) < len(lines.links):
-        for node, link in enumerate(lines.links):
+    if len(asked) < len(links.at):
+        for node, link in enumerate(links.at):
             if link is None and node not in asked:
                 send(take(node, None))
-    until = clock.now() + patience
+    until = clock.now() + timeout
     while not decided():
-        heard = await lines.hear(until)
-        if heard is None:
-            silent = lines.silent()
-            if not silent:
+        answer = await links.next_answer(until)
+        if answer is None:
+            late = links.unanswered()
+            if not late:
                 return
-            for node in silent:
-                why = RequestFailed(f"no answer within {patience:.3g} s", "unknown")
-                members.fail(lines, node, why)
-                send(take(node, None))
+            for node in late:
+                fail(node, RequestFailed(f"no answer within {timeout:.3g} s", "unknown"))
             continue
-        node, replies = heard
+        node, replies = answer
         if isinstance(replies, RequestFailed):
-            members.fail(lines, node, replies)
-            send(take(node, None))
+            fail(node, replies)
             continue
         errors = [reply for reply in replies if isinstance(reply, hiredis.ReplyError)]
         if not errors:
             more = take(node, replies)
             if more:
-                until = clock.now() + patience
+                until = clock.now() + timeout
                 send(more)
-        elif node not in reminded and any(forgotten(error) for error in errors):
-            # All scripts, and not only this one: nobody looks whether a node knows `release`.
-            reminded.add(node)
-            lines.tell(*Request.of(node, LOADING))
-            lines.send(*asked[node])
+        elif node not in reloaded and any(script_missing(error) for error in errors):
+            # Load all scripts, not only this one: a release is often sent without reading the reply, so
+            # nobody would notice that the node does not know `release`.
+            reloaded.add(node)
+            links.tell(*Request.of(node, LOAD_SCRIPTS))
+            links.send(*asked[node])
         else:
-            trouble = rejection(errors[0])
-            if first_word(trouble) in WRONG_SERVER:
-                members.fail(lines, node, trouble)
+            why = rejection(errors[0])
+            if first_word(why) in WRONG_SERVER:
+                fail(node, why)
             else:
-                members.all[node].complaint = trouble
-            send(take(node, None))
+                nodes.all[node].complaint = why
+                send(take(node, None))

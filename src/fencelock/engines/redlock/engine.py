@@ -1,7 +1,17 @@
 """The Redlock engine: a lock on a majority of independent Redis servers, with fences that only grow.
 
-Efficiency locks: a node's clock or a lost memory can let two hold the lock, but not under one fence.
-`protocol` decides and `asking` asks; docs/engines/redlock.md tells what it is good for.
+Efficiency locks: a wrong clock or lost data at a node can let two hold the lock, but never under one fence.
+docs/engines/redlock.md tells what it is good for. The files of this folder, from the top down:
+
+- `opening`: from a URL to the engine. `engine`: the operations of the contract.
+- `bidding`: one attempt to hold a name. `ticket_state`: what the client remembers about a ticket.
+- `protocol`: the pure rules of a bid, which the simulation runs too.
+- `quorum`, `asking`: a question to all nodes, and the error if too few answer. `inspection`: reads their
+  views.
+- `pending_releases`: releases that a node has not confirmed. `readmission`, `readmission_rule`: nodes that
+  lost their data vote again.
+- `nodes`, `node_links`: which nodes can be asked, and the links to them; `blocking` and `multiplexed` are
+  the two kinds. `requests`, `scripts`, `lua/`: what runs on a node.
 """
 
 from __future__ import annotations
@@ -15,39 +25,23 @@ from fencelock.core.names import matches
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
 from fencelock.engines.redlock.asking import Request, ask
-from fencelock.engines.redlock.leftovers import Leftovers, Release
-from fencelock.engines.redlock.lines import Lines
-from fencelock.engines.redlock.members import Members
-from fencelock.engines.redlock.protocol import (
-    PATIENCE,
-    Answer,
-    Bid,
-    Outcome,
-    Tally,
-    Verdict,
-    validity,
-)
+from fencelock.engines.redlock.bidding import Bidding
+from fencelock.engines.redlock.inspection import Scan, inspection_of
+from fencelock.engines.redlock.node_links import NodeLinks
+from fencelock.engines.redlock.nodes import Nodes
+from fencelock.engines.redlock.pending_releases import PendingReleases, Release
+from fencelock.engines.redlock.protocol import DECISION_LIMIT, Bid, Outcome, Tally, Vote
 from fencelock.engines.redlock.quorum import Quorum
-from fencelock.engines.redlock.requests import (
-    grants,
-    hint,
-    introduction,
-    raising,
-    release,
-    releases,
-    renewals,
-)
+from fencelock.engines.redlock.readmission import Readmission
+from fencelock.engines.redlock.requests import introduction, releases, renewals
 from fencelock.engines.redlock.scripts import EVICT, INSPECT
-from fencelock.engines.redlock.seat import Seat
-from fencelock.engines.redlock.seeing import Scan, inspection_of
-from fencelock.engines.redlock.welcoming import Host
-from fencelock.engines.resp.script import floor_of
+from fencelock.engines.redlock.ticket_state import TicketState
 from fencelock.io.contract import IO
+
+_Holder = tuple[Ticket, TicketState]
 
 _WAITING = Standing(Place.WAITING)
 _GONE = Standing(Place.GONE)
-_SHARE = 0.2
-"""How much of a ttl a node may use up before it answers."""
 
 
 class RedlockEngine(Engine):
@@ -65,48 +59,48 @@ class RedlockEngine(Engine):
         fenced_while_waiting=False,
     )
 
-    def __init__(self, members: Members, where: str, io: IO) -> None:
-        self._members = members
-        self._nodes = len(members.all)
+    def __init__(self, nodes: Nodes, where: str, io: IO) -> None:
+        self._nodes = nodes
         self._io = io
-        self._host = Host(members, io)
-        self._quorum = Quorum(members, self._host, where)
-        self._leftovers = Leftovers(members, io)
-        self._seats: dict[str, Seat] = {}
-        self._leaving: dict[str, Seat] = {}
-        """Those whose release was begun, and is not decided yet."""
-        self._rousing = threading.Lock()
-        """While somebody's lines are cut from outside, they must not go to anybody else."""
+        self._readmission = Readmission(nodes, io)
+        self._quorum = Quorum(nodes, self._readmission, where)
+        self._pending = PendingReleases(nodes, io)
+        self._bidding = Bidding(nodes, self._readmission, self._pending, io)
+        self._states: dict[str, TicketState] = {}
+        self._leaving: dict[str, TicketState] = {}
+        """The tickets whose release was sent, and is not decided yet."""
+        self._parked_lock = threading.Lock()
+        """Held while another thread interrupts a `park`: until then its links must not go to anybody else."""
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
-        seat = self._seats.get(ticket.id) or self._new_seat(ticket.id)
-        kept, seat.lines = seat.lines, None
-        lines: Lines | None = None
+        state = self._states.get(ticket.id) or self._new_state(ticket.id)
+        kept, state.links = state.links, None
+        links: NodeLinks | None = None
         try:
-            lines = await self._quorum.take(ticket.name, timeout, kept)
-            bid = await self._bid(lines, ticket, seat, not if_free)
-            if bid.outcome is Outcome.UNREACHABLE and await self._host.welcome(lines):
-                bid = await self._bid(lines, ticket, seat, not if_free)
+            links = await self._quorum.take(ticket.name, timeout, kept)
+            bid = await self._bidding.bid(links, ticket, state, not if_free)
+            if bid.outcome is Outcome.UNREACHABLE and await self._readmission.readmit(links):
+                bid = await self._bidding.bid(links, ticket, state, not if_free)
         except BaseException:
-            self._seats[ticket.id] = seat  # until it leaves: it may be in some nodes' lists
-            for these in (kept, lines):
+            self._states[ticket.id] = state  # until it leaves: some nodes may list it
+            for these in (kept, links):
                 if these is not None:
                     these.ignore(ticket.id)
-            if lines is not None:
-                self._members.discard(lines)
+            if links is not None:
+                self._nodes.discard(links)
             raise
         if bid.outcome is Outcome.REFUSED and not if_free:
-            self._seats[ticket.id] = seat
-            seat.lines, seat.fence = lines, 0
-            return Standing(Place.WAITING, recheck=self._recheck(seat, bid))
-        lines.ignore(ticket.id)
+            self._states[ticket.id] = state
+            state.links, state.fence = links, 0
+            return Standing(Place.WAITING, recheck=self._recheck(state, bid))
+        links.ignore(ticket.id)
         if bid.outcome is Outcome.REFUSED:
-            self._seats.pop(ticket.id, None)
+            self._states.pop(ticket.id, None)
         else:
-            self._seats[ticket.id] = seat
-        self._members.give(lines)
+            self._states[ticket.id] = state
+        self._nodes.give(links)
         if bid.outcome is Outcome.WON:
-            seat.fence, seat.abandoned = bid.fence, bid.abandoned
+            state.fence, state.abandoned = bid.fence, bid.abandoned
             return Standing(Place.ADMITTED, bid.fence, bid.abandoned)
         if bid.outcome is Outcome.UNREACHABLE:
             raise self._quorum.lost(ticket.name)
@@ -114,284 +108,199 @@ class RedlockEngine(Engine):
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
         standings: list[Standing | None] = [_GONE] * len(tickets)
-        holders: dict[int, tuple[Ticket, Seat]] = {}
+        holders: dict[int, _Holder] = {}
         for index, ticket in enumerate(tickets):
-            seat = self._seats.get(ticket.id)
-            if seat is not None and seat.fence:
-                holders[index] = ticket._replace(id=seat.id), seat
-            elif seat is not None:
+            state = self._states.get(ticket.id)
+            if state is not None and state.fence:
+                holders[index] = ticket._replace(id=state.id), state
+            elif state is not None:
                 standings[index] = _WAITING
         if holders:
             outcomes = await self._renew(list(holders.values()), timeout)
-            for (index, (_, seat)), outcome in zip(holders.items(), outcomes, strict=True):
+            for (index, (_, state)), outcome in zip(holders.items(), outcomes, strict=True):
                 if outcome is None:
                     standings[index] = None
                 elif outcome:
-                    standings[index] = Standing(Place.ADMITTED, seat.fence, seat.abandoned)
+                    standings[index] = Standing(Place.ADMITTED, state.fence, state.abandoned)
         return standings
 
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
-        self._forget_undecided()
-        told = self._leaving.pop(ticket.id, None)
-        seat = told or self._seats.pop(ticket.id, None) or self._new_seat(ticket.id)
-        if seat.parked is not None:  # the client is being closed
-            seat.parked.dismiss(ticket.id)
-        kept, seat.lines = seat.lines, None
+        self._forget_expired_leaves()
+        again = self._leaving.pop(ticket.id, None)
+        state = again or self._states.pop(ticket.id, None) or self._new_state(ticket.id)
+        if state.parked is not None:  # the client is being closed
+            state.parked.dismiss(ticket.id)
+        kept, state.links = state.links, None
         if kept is not None:
             kept.ignore(ticket.id)
-        bidder = ticket._replace(id=seat.id)
-        lines: Lines | None = None
-        doubtful = () if told is None else told.known_at()
-        tally = Tally(self._nodes)
-        for yes in seat.released.values():
+        release = Release(ticket._replace(id=state.id), state.fence, departure, state.channels)
+        links: NodeLinks | None = None
+        told_before = () if again is None else again.known_at()
+        tally = Tally(len(self._nodes.all))
+        for yes in state.released.values():
             tally.answered(yes)
 
         def take(node: int, replies: list[Any] | None) -> Sequence[Request]:
-            if replies is not None and node not in seat.released:
-                # If it was told before, it may have done so and its answer was lost.
-                seat.released[node] = yes = replies[0] == 1 or node in doubtful
+            if replies is not None and node not in state.released:
+                # A node that was told before may have released then, and its answer was lost.
+                state.released[node] = yes = replies[0] == 1 or node in told_before
                 tally.answered(yes)
             return ()
 
         try:
-            lines = await self._quorum.take(ticket.name, timeout, kept, seat.asked_on)
-            patience = min(self._members.node_timeout, timeout)
-            if told is not None:  # those who have answered can't decide it
-                wanted = len(seat.released.keys() & lines.up()) + tally.missing
-                await self._members.revive(lines, wanted, self._io.now() + patience)
-            requests = releases(lines, bidder, seat.fence, departure, seat.channels)
-            await ask(
-                self._members, lines, requests, take, lambda: tally.outcome is not None, patience
-            )
+            links = await self._quorum.take(ticket.name, timeout, kept, state.asked_on)
+            limit = min(self._nodes.node_timeout, timeout)
+            if again is not None:  # the nodes that have answered before can't decide it
+                wanted = len(state.released.keys() & links.connected()) + tally.missing
+                await self._nodes.revive(links, wanted, self._io.now() + limit)
+            requests = releases(links, *release)
+            await ask(self._nodes, links, requests, take, limit, lambda: tally.outcome is not None)
         except BaseException:
-            if known := seat.known_at():
-                self._leftovers.note(known, Release(bidder, seat.fence, departure, seat.channels))
-            if lines is not None:
-                self._members.discard(lines)
-            self._undecided(ticket, seat)
+            if known := state.known_at():
+                self._pending.add(known, release)
+            if links is not None:
+                self._nodes.discard(links)
+            self._keep_undecided(ticket, state)
             raise
-        farewell = Release(bidder, seat.fence, departure, seat.channels)
-        self._leave_over(lines, lines.silent(), seat, farewell)
-        self._members.give(lines)
+        self._pending.track(links, links.unanswered(), state, release)
+        self._nodes.give(links)
         if tally.outcome is None:
-            self._undecided(ticket, seat)
+            self._keep_undecided(ticket, state)
             raise self._quorum.lost(ticket.name)
         return tally.outcome
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        seat = self._seats.get(ticket.id)
-        if seat is None or seat.lines is None:
+        state = self._states.get(ticket.id)
+        if state is None or state.links is None:
             return None
-        lines, seat.lines = seat.lines, None
-        seat.parked = lines
+        links, state.links = state.links, None
+        state.parked = links
         try:
-            await lines.listen(ticket.id, until)
+            await links.listen(ticket.id, until)
         except BaseException:
-            lines.ignore(ticket.id)
-            self._members.discard(lines)
+            links.ignore(ticket.id)
+            self._nodes.discard(links)
             raise
         finally:
-            with self._rousing:
-                seat.parked = None
-        if ticket.id in self._seats and lines.usable:
-            seat.lines = lines
+            with self._parked_lock:
+                state.parked = None
+        if ticket.id in self._states and links.usable:
+            state.links = links
         else:
-            self._members.discard(lines)
+            self._nodes.discard(links)
         return None
 
     def unpark(self, ticket: Ticket) -> None:
-        seat = self._seats.get(ticket.id)
-        if seat is not None and seat.lines is not None:
-            lines, seat.lines = seat.lines, None
-            lines.ignore(ticket.id)
-            self._members.give(lines)
+        state = self._states.get(ticket.id)
+        if state is not None and state.links is not None:
+            links, state.links = state.links, None
+            links.ignore(ticket.id)
+            self._nodes.give(links)
 
     def interrupt(self, ticket: Ticket) -> None:
-        with self._rousing:
-            seat = self._seats.get(ticket.id)
-            if seat is not None and seat.parked is not None:
-                seat.parked.interrupt(ticket.id)
+        with self._parked_lock:
+            state = self._states.get(ticket.id)
+            if state is not None and state.parked is not None:
+                state.parked.interrupt(ticket.id)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        answers = await self._quorum.ask_all(name, INSPECT, timeout, str(limit))
-        return inspection_of(name, answers, self._members.enough, limit)
+        answers = await self._quorum.call_all(name, INSPECT, timeout, str(limit))
+        return inspection_of(name, answers, self._nodes.enough, limit)
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        lines = await self._quorum.take(None, timeout)
+        links = await self._quorum.take(None, timeout)
         scan = Scan()
-        requests = [scan.request(node) for node in lines.up()]
-        await self._quorum.ask(lines, requests, scan.take, lambda: False, timeout)
-        if len(scan.done) < self._members.enough:
+        requests = [scan.request(node) for node in links.connected()]
+        await self._quorum.ask_all(links, requests, scan.take, timeout)
+        if len(scan.done) < self._nodes.enough:
             raise self._quorum.lost(None)
-        # On fewer nodes than a majority it is only what a failure has left over.
-        return sorted(name for name in scan.on(self._members.enough) if matches(name, pattern))
+        # A name that is locked on fewer nodes is not held: a failure has left that behind.
+        return sorted(name for name in scan.held_on(self._nodes.enough) if matches(name, pattern))
 
     async def evict(self, name: str, *, timeout: float) -> bool:
-        answers = await self._quorum.ask_all(name, EVICT, timeout)
-        return answers.count(1) >= self._members.enough
+        answers = await self._quorum.call_all(name, EVICT, timeout)
+        return answers.count(1) >= self._nodes.enough
 
     async def close(self) -> None:
-        for id, seat in list(self._seats.items()):
-            if seat.parked is not None:
-                seat.parked.dismiss(id)
-        await self._host.close()
-        await self._leftovers.close()
-        await self._members.close()
-        for seat in list(self._seats.values()):
-            if seat.lines is not None:  # of one that waits, but does not park
-                self._members.give(seat.lines)
+        for id, state in list(self._states.items()):
+            if state.parked is not None:
+                state.parked.dismiss(id)
+        await self._readmission.close()
+        await self._pending.close()
+        await self._nodes.close()
+        for state in list(self._states.values()):
+            if state.links is not None:  # of a ticket that waits, but is not parked
+                self._nodes.give(state.links)
 
-    # --- bids
+    def _new_state(self, id: str) -> TicketState:
+        backoff = Backoff(0.01, 0.5, self._io.random)
+        return TicketState(id, self._io.now(), backoff, len(self._nodes.all))
 
-    def _new_seat(self, id: str) -> Seat:
-        return Seat(id, self._io.now(), Backoff(0.01, 0.5, self._io.random), self._nodes)
+    def _keep_undecided(self, ticket: Ticket, state: TicketState) -> None:
+        """Keep what some nodes have answered, for the next `leave` of this ticket."""
+        state.expires = self._io.now() + ticket.ttl
+        self._leaving[ticket.id] = state
 
-    async def _bid(self, lines: Lines, ticket: Ticket, seat: Seat, waits: bool) -> Bid:
-        """One attempt. If it is refused, it is taken back everywhere; if nobody can tell, it stays."""
-        bid = Bid(self._nodes, seat.fence)
-        blank = False
-        now = self._io.now()
-        waited = now - seat.since
-        if waits:
-            lines.expect(ticket.id)
-            self._subscribe(lines, ticket, seat)
-        if seat.over:
-            seat.bid_anew(ticket.id)
-        first = seat.bids == 1 and not seat.told
-        bidder = ticket._replace(id=seat.id)
-
-        def take(node: int, replies: list[Any] | None) -> Sequence[Request]:
-            nonlocal blank
-            if replies is None:
-                orders = bid.failed(node)
-            else:
-                answer = Answer.parse(replies[0])
-                blank = blank or answer.verdict is Verdict.BLANK
-                orders = bid.answered(node, answer)
-            return [raising(lines, order.node, bidder, order.fence) for order in orders]
-
-        def decided() -> bool:
-            return bid.outcome is not None
-
-        # A holder that looks again brings its own fence: under another one, a node that has missed the
-        # first bid would have the lock for it, and never vote for it.
-        least = seat.fence or max(hint(), floor_of(ticket.name, ticket.floor) + 1)
-        requests = grants(lines, bidder, least, seat.channels, None if first else waited)
-        seat.asked_on, seat.unheard = lines, lines.up()
-        seat.told.update(seat.unheard)
-        patience = min(self._members.node_timeout, ticket.ttl * _SHARE)
-        await ask(self._members, lines, requests, take, decided, patience)
-        seat.unheard = lines.silent()
-        if bid.outcome is Outcome.WON and validity(ticket.ttl, self._io.now() - now) <= 0:
-            bid.outcome = Outcome.REFUSED
-        if bid.outcome is Outcome.REFUSED:
-            stays = waited if waits else None
-            seat.over = True
-            lines.begin()
-            for request in releases(
-                lines, bidder, seat.fence, Departure.WITHDRAWN, seat.channels, stays
-            ):
-                lines.tell(*request)
-            # What is told again later takes it off no list: by then it may wait there for its next bid.
-            farewell = Release(bidder, seat.fence, Departure.WITHDRAWN, [""] * self._nodes)
-            self._leave_over(lines, lines.up(), seat, farewell)
-        if blank and bid.outcome is not Outcome.UNREACHABLE:
-            self._host.look_after()
-        return bid
-
-    def _subscribe(self, lines: Lines, ticket: Ticket, seat: Seat) -> None:
-        """Settle where each node is to wake it, and take it back where it is listed otherwise."""
-        lines.begin()
-        listed = ticket if seat.owner is None else ticket._replace(owner=seat.owner)
-        for node in lines.up():
-            channel, before = lines.channel(node), seat.channels[node]
-            if before and (before != channel or listed != ticket) and not seat.fence:
-                stale = release(lines.runs[node], listed, 0, Departure.WITHDRAWN, before)
-                lines.tell(*Request.of(node, [stale]))
-            seat.channels[node] = channel
-        seat.owner = ticket.owner
-
-    def _leave_over(self, lines: Lines, told: Sequence[int], seat: Seat, farewell: Release) -> None:
-        """After a release was sent: who can't have heard of it, or too early, hears of it later."""
-        missed = {node for node in seat.known_at() if lines.links[node] is None}
-        if seat.asked_on is not None and not lines.follows(seat.asked_on):
-            missed.update(seat.unheard)
-        if missed:
-            self._leftovers.note(missed, farewell)
-        if doubtful := [node for node in told if node not in missed]:
-            self._leftovers.doubt(doubtful, lines, farewell)
-
-    def _undecided(self, ticket: Ticket, seat: Seat) -> None:
-        """Whoever asks again is to count on what some nodes have said already."""
-        seat.until = self._io.now() + ticket.ttl
-        self._leaving[ticket.id] = seat
-
-    def _forget_undecided(self) -> None:
-        """Those that have expired by now, for which nobody asks again."""
+    def _forget_expired_leaves(self) -> None:
+        """Forget undecided releases of tickets that have expired: nobody asks for these again."""
         if self._leaving:
-            # Some at a time, as in an outage there may be thousands; those in front were last asked for
-            # longest ago. A copy, because other threads come and go.
+            # Two at a time: in an outage there may be thousands. The first ones are the oldest. A copy,
+            # because other threads add and remove.
             for id in list(self._leaving)[:2]:
-                seat = self._leaving.get(id)
-                if seat is not None and seat.until <= self._io.now():
+                state = self._leaving.get(id)
+                if state is not None and state.expires <= self._io.now():
                     self._leaving.pop(id, None)
 
-    def _recheck(self, seat: Seat, bid: Bid) -> float:
-        """When to bid again if nobody is heard of: soon, or when the lock would expire."""
-        pause = seat.backoff.next()
+    def _recheck(self, state: TicketState, bid: Bid) -> float:
+        """Seconds until the next bid if no wake-up comes: soon, or when the lock would expire."""
+        pause = state.backoff.next()
         return min(pause, bid.recheck + pause / 4) if bid.recheck else pause
 
-    async def _renew(self, holders: list[tuple[Ticket, Seat]], timeout: float) -> list[bool | None]:
-        """Renew holders at all nodes, in one write to each; None for one of which too few know."""
+    async def _renew(self, holders: list[_Holder], timeout: float) -> list[bool | None]:
+        """Renew holders at all nodes, in one write to each. None for a holder for which it is undecided."""
         began = self._io.now()
-        lines = await self._quorum.take(None, timeout)
-        tallies = [Tally(self._nodes) for _ in holders]
-        strangers: dict[int, list[int]] = {}
+        links = await self._quorum.take(None, timeout)
+        tallies = [Tally(len(self._nodes.all)) for _ in holders]
+        unknown: dict[int, list[int]] = {}
 
         def take(node: int, replies: list[Any] | None) -> Sequence[Request]:
             if replies is None:
                 return ()
             for at, tally in enumerate(tallies):
-                if replies[at] == Verdict.BLANK:
-                    self._host.look_after()
+                if replies[at] == Vote.BLANK:
+                    self._readmission.start()
                 else:
                     tally.answered(replies[at] == 1)
                     if replies[at] == 0:
-                        strangers.setdefault(node, []).append(at)
+                        unknown.setdefault(node, []).append(at)
             return ()
 
         def decided() -> bool:
             return all(tally.outcome is not None for tally in tallies)
 
-        requests = renewals(lines, [(ticket, seat.fence) for ticket, seat in holders])
-        try:
-            patience = min(self._members.node_timeout, timeout)
-            await ask(self._members, lines, requests, take, decided, patience)
-            # Else a holder for days would lose one vote after the other, as nodes restart in turn.
-            for node, unknown in strangers.items():
-                still = [holders[at] for at in unknown if tallies[at].outcome]
-                self._introduce(lines, node, still)
-        except BaseException:
-            self._members.discard(lines)
-            raise
-        self._members.give(lines)
-        late = self._io.now() - began >= PATIENCE  # as if there had been no answer
+        requests = renewals(links, [(ticket, state.fence) for ticket, state in holders])
+        limit = min(self._nodes.node_timeout, timeout)
+        with self._nodes.returned(links):
+            await ask(self._nodes, links, requests, take, limit, decided)
+            # Without this, a holder for days would lose one vote after the other as nodes restart in turn.
+            for node, those in unknown.items():
+                self._introduce(links, node, [holders[at] for at in those if tallies[at].outcome])
+        late = self._io.now() - began >= DECISION_LIMIT  # then the answers do not count
         outcomes = [None if late else tally.outcome for tally in tallies]
         if all(outcome is None for outcome in outcomes):
             raise self._quorum.lost(None)
         return outcomes
 
-    def _introduce(self, lines: Lines, node: int, holders: list[tuple[Ticket, Seat]]) -> None:
-        """Make holders known to a node, unless they are being released at this very moment."""
+    def _introduce(self, links: NodeLinks, node: int, holders: list[_Holder]) -> None:
+        """Make holders known to a node, except those that another thread is releasing at this moment."""
         commands = []
-        for ticket, seat in holders:
-            seat.told.add(node)
-            seat.asked_on, seat.unheard = lines, [*seat.unheard, node]
-            if (
-                self._seats.get(ticket.id.partition(".")[0]) is seat
-            ):  # now, for who releases it looks at what was noted above
-                commands.append(introduction(lines, node, ticket, seat.fence))
+        for ticket, state in holders:
+            # First note it, then look: a release reads these notes after it has removed the state.
+            state.told.add(node)
+            state.asked_on, state.unheard = links, [*state.unheard, node]
+            if self._states.get(ticket.id.partition(".")[0]) is state:
+                commands.append(introduction(links, node, ticket, state.fence))
         if commands:
-            lines.tell(*Request.of(node, commands))
+            links.tell(*Request.of(node, commands))

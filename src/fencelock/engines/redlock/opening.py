@@ -5,10 +5,15 @@ from __future__ import annotations
 import logging
 
 from fencelock.core.url import Url
+from fencelock.engines.redlock.blocking import BlockingNodes
 from fencelock.engines.redlock.engine import RedlockEngine
-from fencelock.engines.redlock.members import QUESTIONS, BlockingMembers, MultiplexedMembers
+from fencelock.engines.redlock.multiplexed import MultiplexedNodes
+from fencelock.engines.redlock.nodes import QUESTIONS
 from fencelock.engines.redlock.protocol import LEAST_NODES
 from fencelock.engines.redlock.scripts import SCRIPTS
+from fencelock.engines.resp.blocking import BlockingNode
+from fencelock.engines.resp.link import MakeNode
+from fencelock.engines.resp.multiplexed import MultiplexedNode
 from fencelock.engines.resp.wire import Login
 from fencelock.engines.tls import TLS_OPTIONS, tls_of
 from fencelock.io.contract import IO
@@ -16,6 +21,7 @@ from fencelock.io.contract import IO
 log = logging.getLogger("fencelock")
 
 _NODE_TIMEOUT = 0.25
+"""Seconds that a node gets to answer, unless the URL says otherwise."""
 
 
 def open_redlock(url: Url, io: IO) -> RedlockEngine:
@@ -36,6 +42,8 @@ def open_redlock(url: Url, io: IO) -> RedlockEngine:
         )
     tls = tls_of(url) if secure else None
     login = Login(url.user, url.password, 0, tls, SCRIPTS, QUESTIONS)
-    kind = BlockingMembers if io.blocking else MultiplexedMembers
-    members = kind(hosts, login, io, url.seconds("node_timeout", _NODE_TIMEOUT))
-    return RedlockEngine(members, str(url), io)
+    node_timeout = url.seconds("node_timeout", _NODE_TIMEOUT)
+    make: MakeNode = BlockingNode if io.blocking else MultiplexedNode
+    kind = BlockingNodes if io.blocking else MultiplexedNodes
+    nodes = kind([make(host, port, login) for host, port in hosts], io, node_timeout)
+    return RedlockEngine(nodes, str(url), io)

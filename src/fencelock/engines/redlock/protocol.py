@@ -1,17 +1,16 @@
-"""What a client makes of its nodes' answers: pure, so that any io can drive it and a simulator can prove it.
+"""How a client decides from its nodes' answers. Pure: any io can drive it, and a simulator can check it.
 
-A *bid* is one attempt to hold a name. Its driver sends `grant` to all nodes at once, tells the bid
-what came of each, and sends the raises that the bid asks for. The answers may come in any order;
-the bid is decided as soon as the rest can't change it. docs/engines/redlock-protocol.md has the proof.
+A *bid* is one attempt to hold a name. The caller sends `grant` to all nodes at once, reports each answer to
+the bid, and sends the raises that the bid asks for. Answers may come in any order. The bid is decided as
+soon as the missing answers can't change it. docs/engines/redlock-protocol.md has the proof.
 
-Three things are the driver's part, and the proof rests on them:
+The caller must keep three rules. The proof rests on them:
 
-- A bid hears only answers to requests that were sent for it, not for an earlier bid of the same id.
-- A ticket's id is never used for another ticket, and once it was released it does not bid again: a release
-  that is late would take away what it was given since.
-- A bid or a renewal counts only if `validity` is left when it is decided. Whatever else comes of a bid,
-  `release` goes to *all* nodes afterwards, on the same connections: a node whose answer was lost may have
-  granted.
+- Report only answers to requests that were sent for this bid, not for an earlier bid of the same id.
+- Use an id for one ticket only, and never bid again with an id that was released: a late release would take
+  away what the new bid was given.
+- Count a bid or a renewal only if `validity` is left when it is decided. After a bid that does not count,
+  send `release` to *all* nodes, on the same connections: a node whose answer was lost may have granted.
 """
 
 from __future__ import annotations
@@ -24,51 +23,51 @@ from fencelock.core.durations import deadline
 
 LEAST_NODES = 3
 
-PATIENCE = 3.0
-"""No bid and no renewal counts that took longer, however long its ttl is: a node that has lost its memory
-waits at least so long, and then none is under way that it voted for before."""
+DECISION_LIMIT = 3.0
+"""Seconds after which no bid and no renewal counts any more, however long its ttl is. A node that lost its
+data waits at least this long. After that, nothing that it voted for before can still be decided."""
 
 
 def majority(nodes: int) -> int:
-    """How many nodes are more than half of them."""
+    """The smallest number that is more than half of the nodes."""
     return nodes // 2 + 1
 
 
-def validity(ttl: float, elapsed: float, patience: float = PATIENCE) -> float:
+def validity(ttl: float, elapsed: float, limit: float = DECISION_LIMIT) -> float:
     """How long a lease can be trusted when `elapsed` seconds have passed since its request was sent."""
-    return deadline(0.0, ttl) - elapsed if elapsed < deadline(0.0, patience) else 0.0
+    return deadline(0.0, ttl) - elapsed if elapsed < deadline(0.0, limit) else 0.0
 
 
-class Verdict(IntEnum):
-    """What a node says to a bid. The scripts answer with these numbers."""
+class Vote(IntEnum):
+    """A node's answer to a bid. The scripts reply with these numbers."""
 
     REFUSED = 0
-    """Somebody else has it there, or had it since."""
+    """Another ticket has the lock there, or has had it since."""
     GRANTED = 1
     BLANK = 2
-    """The node may have forgotten something, so it does not vote; see `remembering`."""
+    """The node may have lost data, so it does not vote; see `readmission_rule`."""
 
 
 class Answer(NamedTuple):
     """A node's answer to `grant` and to `raise`."""
 
-    verdict: Verdict
+    vote: Vote
     fence: int = 0
-    """Where the name's fence stands at this node, if granted."""
+    """If granted: the name's fence at this node."""
     dirty: int = 0
-    """The newest fence here whose holder went without a word."""
+    """The newest fence here whose holder ended without a release."""
     clean: int = 0
-    """The newest fence whose holder said that it is done."""
+    """The newest fence here whose holder released."""
     recheck: float = 0.0
-    """Seconds until whoever has it here would expire, if refused."""
+    """If refused: seconds until the lock expires here."""
 
     @classmethod
     def parse(cls, reply: Sequence[int]) -> Answer:
         """Read a script's reply."""
-        verdict = Verdict(reply[0])
-        if verdict is Verdict.GRANTED:
-            return cls(verdict, *reply[1:4])
-        return cls(verdict, recheck=reply[1] / 1000 if verdict is Verdict.REFUSED else 0.0)
+        vote = Vote(reply[0])
+        if vote is Vote.GRANTED:
+            return cls(vote, *reply[1:4])
+        return cls(vote, recheck=reply[1] / 1000 if vote is Vote.REFUSED else 0.0)
 
 
 class Outcome(Enum):
@@ -76,13 +75,13 @@ class Outcome(Enum):
 
     WON = "won"
     REFUSED = "refused"
-    """Most nodes answered, and too many of them have it for somebody else."""
+    """Most nodes answered, and too many of them have the lock for another ticket."""
     UNREACHABLE = "unreachable"
-    """Too few nodes answered, or remember enough to vote."""
+    """Too few nodes answered, or too many are blank."""
 
 
 class Raise(NamedTuple):
-    """Something to send: raise the name's fence at this node to this one."""
+    """A request to send: raise the name's fence at this node to this one."""
 
     node: int
     fence: int
@@ -94,8 +93,8 @@ _UNHEARD, _REFUSED, _FAILED = 0, -1, -2
 class Bid:
     """One attempt to hold a name on a majority of nodes, under one fence.
 
-    `fence`: the one that this very ticket already has, if it looks again. It gets another one only if
-    so many nodes say otherwise that it can't have that one any more.
+    `fence`: the fence that this ticket already has, if it holds and enters again. The bid chooses another
+    fence only if so many nodes contradict that the ticket can't have this one any more.
     """
 
     __slots__ = (
@@ -106,7 +105,7 @@ class Bid:
         self.nodes = nodes
         self.known = fence
         self.fence = 0
-        """What the bid settles on. It never goes down: a raise may be under way already."""
+        """The chosen fence. It never goes down: a raise may be under way already."""
         self.outcome: Outcome | None = None
         self.seen = [_UNHEARD] * nodes
         self.asked = [True] * nodes
@@ -115,24 +114,24 @@ class Bid:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the holder before did not release: a fence that nobody has declared done."""
+        """Whether the previous holder did not release: no node knows its fence as released."""
         return self.dirty > self.clean
 
     @property
     def recheck(self) -> float:
-        """Of a refused bid: in how many seconds enough nodes are free again, if nobody renews."""
+        """Of a refused bid: seconds until enough nodes are free again, if nobody renews."""
         missing = majority(self.nodes) - sum(fence > 0 for fence in self.seen)
         return sorted(self.rechecks)[missing - 1] if 0 < missing <= len(self.rechecks) else 0.0
 
     def answered(self, node: int, answer: Answer) -> list[Raise]:
-        """Take note of an answer; returns what to send now."""
+        """Take in an answer. Returns what to send now."""
         self.asked[node] = False
-        if answer.verdict is Verdict.GRANTED:
+        if answer.vote is Vote.GRANTED:
             self.seen[node] = answer.fence
-            if self.outcome is None:  # what was announced stays
+            if self.outcome is None:  # once announced, `abandoned` must not change
                 self.dirty = max(self.dirty, answer.dirty)
                 self.clean = max(self.clean, answer.clean)
-        elif answer.verdict is Verdict.REFUSED:
+        elif answer.vote is Vote.REFUSED:
             self.seen[node] = _REFUSED
             self.rechecks.append(answer.recheck)
         else:
@@ -140,18 +139,18 @@ class Bid:
         return self._next()
 
     def failed(self, node: int) -> list[Raise]:
-        """Take note that a node gave no answer, and will give none; returns what to send now."""
+        """Take in that a node will give no answer. Returns what to send now."""
         self.asked[node] = False
         self.seen[node] = _FAILED
         return self._next()
 
     def _next(self) -> list[Raise]:
         if self.outcome is None:
-            self._settle()
+            self._choose_fence()
             self._decide()
         if self.fence == 0 or self.outcome not in (None, Outcome.WON):
             return []
-        # Also once it is won: a latecomer that votes too is one node more that may fail.
+        # Also after the bid is won: with one more vote, one more node may fail.
         behind = [
             Raise(node, self.fence)
             for node, fence in enumerate(self.seen)
@@ -161,8 +160,8 @@ class Bid:
             self.asked[order.node] = True
         return behind
 
-    def _settle(self) -> None:
-        """Choose a fence, or a higher one if a node is past the one that was chosen."""
+    def _choose_fence(self) -> None:
+        """Choose a fence, or a higher one if a node is already above the chosen one."""
         granted = [fence for fence in self.seen if fence > 0]
         enough = majority(self.nodes)
         if self.fence:
@@ -173,8 +172,9 @@ class Bid:
             self.fence = max(granted)
 
     def _may_keep(self) -> bool:
-        otherwise = sum(seen not in (self.known, _UNHEARD, _FAILED) for seen in self.seen)
-        return self.known > 0 and otherwise <= self.nodes - majority(self.nodes)
+        """Whether the ticket may still have the fence that it knows."""
+        contradict = sum(seen not in (self.known, _UNHEARD, _FAILED) for seen in self.seen)
+        return self.known > 0 and contradict <= self.nodes - majority(self.nodes)
 
     def _decide(self) -> None:
         enough = majority(self.nodes)
@@ -184,16 +184,17 @@ class Bid:
         elif self.seen.count(_FAILED) > spare:
             self.outcome = Outcome.UNREACHABLE
         elif self.seen.count(_REFUSED) + self.seen.count(_FAILED) > spare:
-            # Lost, but "held by someone" and "too few nodes" must not look alike: hear most of them.
+            # The bid is lost. "Held by someone else" and "too few nodes" must not look alike, so wait until
+            # a majority has answered.
             if self.nodes - self.seen.count(_FAILED) - self.seen.count(_UNHEARD) >= enough:
                 self.outcome = Outcome.REFUSED
         elif self.fence == 0 and _UNHEARD not in self.seen:
-            # Only in doubt whether the ticket still has its fence: too few were heard to know.
+            # Too few nodes answered to know whether the ticket still has its fence.
             self.outcome = Outcome.UNREACHABLE
 
 
 class Tally:
-    """Counts a yes or no of every node: was it renewed, was it released?"""
+    """Counts a yes or no from every node: was the ticket renewed, was it released?"""
 
     def __init__(self, nodes: int) -> None:
         self._enough = majority(nodes)
@@ -201,7 +202,7 @@ class Tally:
         self._yes = self._no = 0
 
     def answered(self, yes: bool) -> None:
-        """Take note of one node's answer."""
+        """Count one node's answer."""
         if yes:
             self._yes += 1
         else:
@@ -209,13 +210,16 @@ class Tally:
 
     @property
     def missing(self) -> int:
-        """How many more answers it takes to decide, if they all say the same."""
+        """How many more answers decide it, if they are all the same."""
         return min(self._enough - self._yes, self._spare + 1 - self._no)
 
     @property
     def outcome(self) -> bool | None:
-        """Whether a majority says yes; None while that is open, and for ever if those who gave no answer
-        could make the difference: who holds it at just so many nodes has it, though one can't be reached."""
+        """Whether a majority says yes. None while that is open.
+
+        It stays None if the nodes that gave no answer could make the difference: a ticket that holds at
+        exactly a majority is not lost because one of these nodes can't be reached.
+        """
         if self._yes >= self._enough:
             return True
         return False if self._no > self._spare else None

@@ -1,4 +1,4 @@
-"""What is asked of a node, in the words of its scripts."""
+"""Calls of the scripts, packed for the nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from fencelock.core.ticket import Departure, Ticket
 from fencelock.engines.redlock.asking import Request
-from fencelock.engines.redlock.lines import Lines
+from fencelock.engines.redlock.node_links import NodeLinks
 from fencelock.engines.redlock.scripts import GRANT, RAISE, RELEASE, RENEW, keys_of
 from fencelock.engines.resp.packing import bulk, bulks
 
@@ -15,74 +15,73 @@ _NEVER = bulks("")
 
 
 def hint() -> int:
-    """This machine's clock in µs. With it most fences are agreed upon in the first phase."""
+    """This machine's clock in µs. With it nodes agree on most fences in the first phase."""
     return time.time_ns() // 1000
 
 
 def grants(
-    lines: Lines, ticket: Ticket, fence: int, channels: list[str], waited: float | None
+    links: NodeLinks, ticket: Ticket, fence: int, channels: list[str], waited: float | None
 ) -> list[Request]:
-    """Take the lock, under this fence or a higher one; where a channel is given, wait for it there.
+    """Take the lock, under this fence or a higher one. A node that refuses lists the ticket as a waiter on
+    the channel given for it.
 
-    `waited`: None if it asks for the first time.
+    `waited`: seconds that it has waited so far, or None if it asks for the first time.
     """
     before = bulks(ticket.id, _ms(ticket.ttl), str(fence), ticket.owner.pack())
     after = _NEVER if waited is None else bulks(_ms(waited))
-    return _to_all(lines, GRANT.begin(keys_of(ticket.name), 7), before, channels, after)
+    return _to_all(links, GRANT.head(keys_of(ticket.name), 7), before, channels, after)
 
 
-def raising(lines: Lines, node: int, ticket: Ticket, fence: int) -> Request:
-    """Lift the fence of one that has the lock there."""
-    command = RAISE.call(keys_of(ticket.name), lines.runs[node], ticket.id, str(fence))
+def raising(links: NodeLinks, node: int, ticket: Ticket, fence: int) -> Request:
+    """Raise the fence of a ticket that has the lock at a node."""
+    command = RAISE.call(keys_of(ticket.name), links.runs[node], ticket.id, str(fence))
     return Request.of(node, [command])
 
 
-def renewals(lines: Lines, holders: Iterable[tuple[Ticket, int]]) -> list[Request]:
-    """Extend the time of many tickets, each with its fence."""
+def renewals(links: NodeLinks, holders: Iterable[tuple[Ticket, int]]) -> list[Request]:
+    """Renew many tickets, each with its fence."""
     facts = [(keys_of(one.name), one.id, _ms(one.ttl), str(fence)) for one, fence in holders]
     return [
-        Request.of(node, [RENEW.call(keys, lines.runs[node], *its) for keys, *its in facts])
-        for node in lines.up()
+        Request.of(node, [RENEW.call(keys, links.runs[node], *its) for keys, *its in facts])
+        for node in links.connected()
     ]
 
 
-def introduction(lines: Lines, node: int, ticket: Ticket, fence: int) -> bytes:
-    """Make a holder known to a node that does not know it: as if its first request had come late."""
+def introduction(links: NodeLinks, node: int, ticket: Ticket, fence: int) -> bytes:
+    """Make a holder known to a node that does not know it, as if its first request had come late."""
     its = (ticket.id, _ms(ticket.ttl), str(fence), ticket.owner.pack(), "", "0")
-    return GRANT.call(keys_of(ticket.name), lines.runs[node], *its)
+    return GRANT.call(keys_of(ticket.name), links.runs[node], *its)
 
 
 def release(
     run: str, ticket: Ticket, fence: int, departure: Departure, channel: str, waited: str = ""
 ) -> bytes:
-    """Give the lock back at one node; with `waited`, in ms, to come again when woken."""
+    """Release at one node. With `waited`, in ms, the ticket stays listed as a waiter."""
     its = (ticket.id, str(fence), "012"[departure], channel, ticket.owner.pack(), waited)
     return RELEASE.call(keys_of(ticket.name), run, *its)
 
 
 def releases(
-    lines: Lines,
+    links: NodeLinks,
     ticket: Ticket,
     fence: int,
     departure: Departure,
     channels: list[str],
     waited: float | None = None,
 ) -> list[Request]:
-    """Give it back at all nodes."""
+    """Release at all nodes."""
     before = bulks(ticket.id, str(fence), "012"[departure])
     after = bulks(ticket.owner.pack(), "" if waited is None else _ms(waited))
-    return _to_all(lines, RELEASE.begin(keys_of(ticket.name), 7), before, channels, after)
+    return _to_all(links, RELEASE.head(keys_of(ticket.name), 7), before, channels, after)
 
 
 def _to_all(
-    lines: Lines, begin: bytes, before: bytes, channels: list[str], after: bytes
+    links: NodeLinks, head: bytes, before: bytes, channels: list[str], after: bytes
 ) -> list[Request]:
-    """The same to all nodes, but for the first argument and the channel: so it is packed only once."""
+    """The same call for all nodes. Only the first argument and the channel are packed for each."""
     return [
-        Request(
-            node, b"".join((begin, bulk(lines.runs[node]), before, bulk(channels[node]), after))
-        )
-        for node in lines.up()
+        Request(node, b"".join((head, bulk(links.runs[node]), before, bulk(channels[node]), after)))
+        for node in links.connected()
     ]
 
 

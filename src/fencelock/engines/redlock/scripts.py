@@ -6,14 +6,14 @@ from fencelock.engines.resp.packing import pack
 from fencelock.engines.resp.script import Script, assembled
 
 NODE = "fencelock:redlock"
-"""The key of what a node knows of itself."""
+"""The key under which a node keeps what it knows about itself."""
 
 _LOCK = "fencelock:redlock:lock:"
 LOCKS = _LOCK + "*"
 
 
 def keys_of(name: str) -> tuple[str, ...]:
-    """A name's lock, its trace and its waiters, after the node's own key."""
+    """The node's own key, then the lock, the trace and the waiters of a name."""
     return (
         NODE,
         _LOCK + name,
@@ -38,7 +38,7 @@ RELEASE = _script("node", "name", "release", flags="allow-oom")
 EVICT = _script("node", "name", "evict", flags="allow-oom")
 INSPECT = _script("node", "name", "inspect", flags="allow-oom")
 LOOK = _script("node", "look")
-WELCOME = _script("node", "welcome")
-SCRIPTS = (GRANT, RAISE, RENEW, RELEASE, EVICT, INSPECT, LOOK, WELCOME)
-LOADING = [pack([("SCRIPT", "LOAD", script.text)]) for script in SCRIPTS]
-"""For a node that has forgotten them."""
+READMIT = _script("node", "readmit")
+SCRIPTS = (GRANT, RAISE, RENEW, RELEASE, EVICT, INSPECT, LOOK, READMIT)
+LOAD_SCRIPTS = [pack([("SCRIPT", "LOAD", script.text)]) for script in SCRIPTS]
+"""For a node that does not know the scripts any more."""

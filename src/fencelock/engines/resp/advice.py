@@ -1,17 +1,17 @@
-"""The one place where Redis's failures become ours: what happened, and what to do about it."""
+"""What an error of a Redis server means, and what to do about it."""
 
 from __future__ import annotations
 
 import hiredis
 
 from fencelock.engines.failure import RequestFailed
-from fencelock.engines.resp.wire import Rejected, said
+from fencelock.engines.resp.wire import Rejected, error_text
 
 _MAY = "let the ACL user run scripts, publish and subscribe on fencelock:* keys and channels"
 
 _NO_TLS = "does it speak TLS at all? if not, use redis://"
 
-# What Redis says when it did not carry out a command, and what to do about it.
+# The first words of errors after which Redis has not carried out the command, and what to do about it.
 _ADVICE = {
     "WRONGPASS": "check the user and the password in the URL",
     "NOAUTH": "the server wants a password: put it in the URL, redis://:password@host",
@@ -29,7 +29,7 @@ _ADVICE = {
     "NOREPLICAS": "too few replicas are in reach",
     "DENIED": "the server only talks to its own machine: give it a password, or bind it elsewhere",
 }
-# What else can go wrong, by a part of its message.
+# Other errors, by a part of their message.
 _HINTS = {
     "DB index": "the server has fewer databases: use a lower number in the URL, or none",
     "max number of clients": "raise maxclients, or share one Client per process",
@@ -46,10 +46,10 @@ _HINTS = {
     "WRONGTYPE": "another program uses a key that starts with fencelock: - give each its own database",
     "speak Redis's protocol": "is this the right address and port? for TLS use rediss://",
 }
-# After these the server is not what we took it for: whoever waits there waits in vain.
 WRONG_SERVER = ("READONLY", "LOADING", "MASTERDOWN")
-# After these someone else is responsible: look for them before the next request.
+"""After these errors the server is no master. No wake-up will come from it."""
 WRONG_NODE = ("CLUSTERDOWN", "MOVED", "ASK")
+"""After these errors another node is responsible. Find out which, before the next request."""
 
 
 def first_word(error: RequestFailed) -> str:
@@ -58,9 +58,9 @@ def first_word(error: RequestFailed) -> str:
 
 
 def rejection(reply: hiredis.ReplyError) -> Rejected:
-    """What an error reply to one of our scripts means."""
-    text = said(reply)
-    # An error that a script ran into came perhaps after it had done something.
+    """An error reply to one of our scripts, as an exception with its outcome."""
+    text = error_text(reply)
+    # An error inside of a script may come after the script has changed something.
     refused = text.partition(" ")[0] in _ADVICE and " script: " not in text
     return Rejected(text, "not applied" if refused else "unknown")
 
@@ -75,5 +75,5 @@ def explained(error: RequestFailed) -> str:
             return f"{text}: is this the right address and port? if it wants TLS, use rediss://"
         advice = "is the server running there, and is this its address?"
     elif advice is None:
-        advice = "whether the request was carried out is not known"
+        advice = "it is not known whether the request was carried out"
     return f"{text}: {advice}"

@@ -1,4 +1,4 @@
-"""Links for blocking programs: a waiting thread reads its own wake-up from its own socket."""
+"""Links for blocking programs: a waiting thread reads its wake-up from a socket of its own."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ import hiredis
 
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.link import Link, Node
-from fencelock.engines.resp.packing import pack
-from fencelock.engines.resp.wire import MORE, NOT_REDIS, Login, greeting, pushed, reader, said
+from fencelock.engines.resp.wire import MORE, NOT_REDIS, Login, error_text, reader, wake_up_of
 from fencelock.io import clock
 
-_IDLE_LINKS = 16
-"""Links kept for the next request; more are closed when they come back."""
+_MAX_IDLE = 16
+"""Links kept for the next request. More are closed when they are given back."""
 
-_TRUSTED = 1.0
-"""Seconds after which an idle link is looked at before it is used: it may have been cut."""
+_CHECK_AFTER_IDLE = 1.0
+"""Seconds after which an idle link is checked before it is used: the server may have closed it."""
 
-_PIECE = 16_384
-"""Bytes to take in at once."""
+_READ_SIZE = 16_384
+"""The most bytes that one read takes in."""
 
 _CLOSED = "the server closed the connection"
 
-_HARDLY = 0.001
-"""Seconds by which a request may take longer than allowed: it is dear to give a socket another timeout."""
+_TIMEOUT_SLACK = 0.001
+"""Seconds by which a request may exceed its timeout. Setting another timeout on a socket is expensive."""
 
 
 class BlockingLink(Link):
@@ -39,34 +38,29 @@ class BlockingLink(Link):
     def __init__(self, sock: socket.socket) -> None:
         super().__init__()
         self._socket = sock
-        self._plain = type(sock) is socket.socket  # and no TLS, which has bytes of its own
+        self._plain = type(sock) is socket.socket  # TLS has a buffer of its own
         self._reader = reader()
         self._feed: Callable[[bytearray, int, int], None] = cast(Any, self._reader.feed)
         self._gets = self._reader.gets
-        self._buffer = bytearray(_PIECE)  # one for all reads
+        self._buffer = bytearray(_READ_SIZE)  # one for all reads
         self._buffers = [self._buffer]
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         self._timeout = sock.gettimeout() or 0.0
-        self.woken: dict[str, str] = {}
+        self.wake_ups: dict[str, str] = {}  # by the ticket's id
         self._ending = threading.Lock()
         self._listening = self.dismissed = False
         self.broken = False
         self.used_at = clock.now()
 
-    def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
-        """Introduce ourselves; `RequestFailed` if the server does not want us."""
-        commands = greeting(login, self.channel, scripts=scripts)
-        self._welcomed(login, self.exchange(pack(commands), len(commands) - 1, timeout))
-
-    # Each function that is called costs more than what most of them do: between two system calls hardly
-    # anything of a program stays in the caches. So what every request needs is written out here.
+    # The hot path, written out: between two system calls little of a program stays in the processor's caches,
+    # so a call of a function often costs more than its work.
     def exchange(self, payload: bytes, count: int, timeout: float) -> list[Any]:
         replies: list[Any] = []
         self.used_at = clock.now()
         try:
-            if not timeout <= self._timeout < timeout + _HARDLY:
-                self._limit(timeout)
+            if not timeout <= self._timeout < timeout + _TIMEOUT_SLACK:
+                self._set_timeout(timeout)
             self._write(payload)
             while True:
                 size = self._socket.recv_into(self._buffer)
@@ -82,52 +76,51 @@ class BlockingLink(Link):
                     replies.append(reply)
                     if len(replies) == count:
                         return replies
-                # A long answer comes in pieces, but all of them within the one timeout.
-                self._limit(self.used_at + timeout - clock.now())
+                # A long reply comes in pieces. One timeout is for all of them.
+                self._set_timeout(self.used_at + timeout - clock.now())
         except TimeoutError as error:
             self.close()
             raise RequestFailed(f"no answer within {timeout:.3g} s", "unknown") from error
         except (OSError, hiredis.HiredisError) as error:
-            words = self._last_words(replies)
-            self.close()
-            raise RequestFailed(words or _explain(error), "unknown") from error
-        except BaseException:  # interrupted between request and reply: the link is out of step
+            raise self._lost(error, replies) from error
+        except (
+            BaseException
+        ):  # interrupted between request and reply: the next reply would be the wrong one
             self.close()
             raise
 
-    def _last_words(self, replies: list[Any]) -> str | None:
-        """What the server said before it hung up, e.g. that it has too many clients."""
+    def _lost(self, error: Exception, replies: list[Any]) -> RequestFailed:
+        """Close the link. The error says what the server said last, e.g. that it has too many clients."""
         with suppress(OSError, hiredis.HiredisError):
-            self._limit(0)
+            self._set_timeout(0)
             self._receive()
             replies.append(self._gets())
-        return next(
-            (said(reply) for reply in replies if isinstance(reply, hiredis.ReplyError)), None
-        )
+        self.close()
+        errors = [error_text(reply) for reply in replies if isinstance(reply, hiredis.ReplyError)]
+        return RequestFailed(errors[0] if errors else _explain(error), "unknown")
 
-    def listen(self, waiter: str, timeout: float) -> str | None:
-        """Block until a wake-up for a ticket arrives, or until it is dismissed."""
+    async def listen(self, waiter: str, timeout: float) -> str | None:
         until = clock.now() + timeout
         with self._ending:
             self._listening = not self.dismissed
-        if not self._listening:  # closed: the number of its file may be somebody else's by now
+        if not self._listening:  # closed: its file descriptor may belong to another socket by now
             return None
         try:
-            while waiter not in self.woken:
+            while waiter not in self.wake_ups:
                 reply = self._gets()
                 if reply is MORE:
                     left = until - clock.now()
                     if left <= 0:
                         return None
                     if not self._plain:
-                        self._limit(left)
+                        self._set_timeout(left)
                         self._receive()
-                    # To give the socket another timeout would cost more.
+                    # poll() is cheaper than setting another timeout on the socket.
                     elif self._poll.poll(left * 1000):
                         self._receive(ready=True)
                 elif type(reply) is hiredis.PushNotification:
                     self._pushed(reply)
-            return self.woken.pop(waiter)
+            return self.wake_ups.pop(waiter)
         except TimeoutError:
             return None
         except (OSError, hiredis.HiredisError) as error:
@@ -143,7 +136,7 @@ class BlockingLink(Link):
                 self._listening = False
 
     def send(self, payload: bytes) -> None:
-        """Send packed commands without waiting for the replies, which `read` will have."""
+        """Send packed commands. `read` returns the replies later."""
         try:
             self._write(payload)
         except OSError as error:
@@ -154,7 +147,7 @@ class BlockingLink(Link):
             raise
 
     def read(self) -> list[Any]:
-        """The replies that have arrived, for one whose socket is readable."""
+        """The replies that have arrived. Call it when the socket is readable."""
         replies: list[Any] = []
         try:
             self._receive(ready=True)
@@ -165,9 +158,7 @@ class BlockingLink(Link):
                     replies.append(reply)
             return replies
         except (OSError, hiredis.HiredisError) as error:
-            words = self._last_words(replies)
-            self.close()
-            raise RequestFailed(words or _explain(error), "unknown") from error
+            raise self._lost(error, replies) from error
         except BaseException:
             self.close()
             raise
@@ -176,45 +167,48 @@ class BlockingLink(Link):
         return self._socket.fileno()
 
     def is_cut(self) -> bool:
-        """Whether the server has closed this link while it lay idle."""
-        try:  # what is there may also be a late wake-up, or TLS's own talk: hence a look past TLS
+        """Whether the server has closed this link while it was idle."""
+        # Something to read may also be a late wake-up, or a message of TLS itself: so look below TLS.
+        try:
             return bool(self._poll.poll(0)) and not socket.socket.recv(
                 self._socket, 1, socket.MSG_PEEK
             )
         except OSError:
             return True
 
-    def hang_up(self) -> None:
-        """End it from another thread: the one that reads from it wakes up and closes it.
+    def shut_down(self) -> None:
+        """End the link from another thread. The thread that reads from it wakes up and closes it.
 
-        To close it here would be wrong. The reader sleeps in poll(), which after waking looks at the
-        number of its file again, and that may belong to somebody else's socket by then.
+        Closing it here would be wrong: the reader sleeps in poll(), which uses the file descriptor again
+        after it wakes up. By then the descriptor may belong to another socket.
         """
         self.broken = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def dismiss(self) -> None:
-        """End it from another thread, while its own one listens on it or does nothing with it."""
+    def dismiss(self, waiter: str) -> None:
+        # Called by another thread, while the link's own thread listens on it or does not use it.
         with self._ending:
             self.dismissed = True
             if self._listening:
-                self.hang_up()
+                self.shut_down()
             else:
                 self.close()
+
+    interrupt = dismiss  # nothing else wakes a thread that reads from a socket
 
     def close(self) -> None:
         self.broken = True
         self._socket.close()
 
-    retire = close  # nobody else uses it
+    retire = close  # only one thread uses it
 
-    def _limit(self, timeout: float) -> None:
+    def _set_timeout(self, timeout: float) -> None:
         self._timeout = max(timeout, 0.001)
         self._socket.settimeout(self._timeout)
 
-    # A socket of Python's that has a timeout asks the system before each act whether it would block. Mostly
-    # there is no need to: what we send finds room, and who was told that something has come may read it.
+    # A Python socket with a timeout calls poll() before each read and write. Mostly that is not needed:
+    # what we send fits into the buffer, and after our own poll() there is something to read.
 
     def _write(self, payload: bytes) -> None:
         if self._plain:
@@ -232,7 +226,7 @@ class BlockingLink(Link):
             try:
                 size = os.readv(self._socket.fileno(), self._buffers)
             except BlockingIOError:
-                return  # what had come was not for us, the system finds: a broken packet
+                return  # the system has dropped a broken packet
         else:
             size = self._socket.recv_into(self._buffer)
         if not size:
@@ -240,9 +234,9 @@ class BlockingLink(Link):
         self._feed(self._buffer, 0, size)
 
     def _pushed(self, message: list[Any]) -> None:
-        wake_up = pushed(message)
+        wake_up = wake_up_of(message)
         if wake_up is not None:
-            self.woken[wake_up[0]] = wake_up[1]
+            self.wake_ups[wake_up[0]] = wake_up[1]
 
 
 def _explain(error: Exception) -> str:
@@ -264,64 +258,49 @@ class BlockingNode(Node):
                 link = self._idle.pop()
             except IndexError:
                 return None
-            if clock.now() - link.used_at < _TRUSTED or not link.is_cut():
+            if clock.now() - link.used_at < _CHECK_AFTER_IDLE or not link.is_cut():
                 return link
             link.close()
 
     async def take(self, timeout: float, waiter: str = "") -> BlockingLink:
-        return self.ready(waiter) or self.connect(timeout)
+        return self.ready(waiter) or await self._connect(timeout)
 
     def give(self, link: BlockingLink, waiter: str = "") -> None:  # type: ignore[override]
-        if link.woken:
-            link.woken.clear()
+        if link.wake_ups:
+            link.wake_ups.clear()
         if link.dismissed:
             link.close()
         elif link.broken:
             link.close()
-            # The others were cut by the same fault more often than not: don't fail once for each.
+            # Mostly the same fault has cut the idle links: don't fail once for each of them.
             self._drop_idle()
-        elif len(self._idle) < _IDLE_LINKS and not self._closed:
+        elif len(self._idle) < _MAX_IDLE and not self._closed:
             self._idle.append(link)
         else:
             link.close()
-
-    async def listen(self, link: Link, waiter: str, timeout: float) -> str | None:
-        assert isinstance(link, BlockingLink)
-        return link.listen(waiter, timeout)
-
-    def dismiss(self, link: Link, waiter: str) -> None:
-        assert isinstance(link, BlockingLink)
-        link.dismiss()
-
-    interrupt = dismiss  # there is no other way to wake a thread that reads from a socket
 
     async def close(self) -> None:
         self._closed = True
         self._drop_idle()
 
-    def connect(self, timeout: float) -> BlockingLink:
-        """A new link."""
+    async def _connect(self, timeout: float) -> BlockingLink:
         if self._closed:
             raise RequestFailed("the client was closed", "not applied")
         end = clock.now() + timeout
-        sock: socket.socket | None = None
-        try:
+        with self._connecting():
             sock = socket.create_connection((self.host, self.port), timeout=timeout)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if self.login.tls is not None:
-                sock = self.login.tls.wrap_socket(sock, server_hostname=self.host)
-            link = BlockingLink(sock)
-            link.greet(self.login, max(0.001, end - clock.now()), scripts=not self.loaded)
-        except BaseException as error:
-            if sock is not None:
+            try:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                if self.login.tls is not None:
+                    sock = self.login.tls.wrap_socket(sock, server_hostname=self.host)
+                link = BlockingLink(sock)
+                left = max(0.001, end - clock.now())
+                await link.greet(self.login, left, scripts=not self.loaded)
+            except BaseException:
                 sock.close()
-            if isinstance(error, OSError):
-                raise self._unreachable(error) from error
-            if isinstance(error, RequestFailed):
-                raise RequestFailed(str(error), "not applied") from error
-            raise
-        self._met(link)
+                raise
+        self._connected(link)
         return link
 
     def _drop_idle(self) -> None:

@@ -1,4 +1,4 @@
-"""What a server says of itself, and what to think of it."""
+"""What a server says about itself."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 from fencelock.engines.resp.packing import Command
 
 MEMORY: Command = ("INFO", "memory")
-"""To be asked of each new connection: see `eviction`."""
+"""Asked on each new connection; see `eviction`."""
 
 
 def facts_of(info: object) -> dict[str, str]:
-    """What INFO answers; nothing if it was refused."""
+    """The reply to INFO as a dict, which is empty if INFO was refused."""
     text = info.decode(errors="replace") if isinstance(info, bytes) else str(info)
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
 def eviction(answers: Iterable[Any]) -> str | None:
-    """How a server makes room when its memory is full, if it does so by forgetting keys.
+    """The maxmemory-policy of a server that deletes keys when its memory is full.
 
-    None also if it did not say: not every user may ask.
+    None if it deletes none, or did not say: not every user may ask.
     """
     for answer in answers:
         facts = facts_of(answer) if isinstance(answer, (bytes, str)) else {}
         policy = facts.get("maxmemory_policy", "noeviction")
-        if policy != "noeviction" and facts.get("maxmemory") != "0":  # 0: it takes all it can get
+        if policy != "noeviction" and facts.get("maxmemory") != "0":  # 0: no limit
             return policy
     return None

@@ -1,17 +1,18 @@
-"""What the engine needs of a connection, and of the connections to one server."""
+"""A connection to a server, and the connections to one server: what an engine needs of them."""
 
 from __future__ import annotations
 
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.facts import eviction
-from fencelock.engines.resp.packing import bulks
-from fencelock.engines.resp.wire import Login, refusal
+from fencelock.engines.resp.packing import bulks, pack
+from fencelock.engines.resp.wire import Login, greeting, refusal
 
 log = logging.getLogger("fencelock")
 
@@ -20,16 +21,18 @@ class Link(ABC):
     """One connection, subscribed to a channel of its own: wake-ups arrive on it between replies."""
 
     broken: RequestFailed | bool | None
-    """Whether it takes no more requests, or why."""
+    """Whether the link takes no more requests, or why."""
 
     def __init__(self) -> None:
         self.channel = "fencelock:" + os.urandom(8).hex()
         self.packed_channel = bulks(self.channel)
         self.answers: list[Any] = []
-        """To the questions of the login."""
+        """The answers to the questions of the login."""
 
-    def _welcomed(self, login: Login, replies: list[Any]) -> None:
-        """Take in the replies to the greeting; `RequestFailed` if the server does not want us."""
+    async def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
+        """Send the greeting; `RequestFailed` if the server refuses us."""
+        commands = greeting(login, self.channel, scripts=scripts)
+        replies = await self.ask(pack(commands), len(commands) - 1, timeout)
         asked = len(replies) - len(login.questions)
         why = refusal(replies[:asked])
         if why is not None:
@@ -40,24 +43,36 @@ class Link(ABC):
     def exchange(
         self, payload: bytes, count: int, timeout: float
     ) -> list[Any] | Awaitable[list[Any]]:
-        """Send packed commands in one write and read so many replies; `RequestFailed` closes the link.
+        """Send packed commands in one write, and read `count` replies; `RequestFailed` closes the link.
 
-        A reply that is an error is returned as a `hiredis.ReplyError`, not raised. A link that blocks has
-        the replies when it returns: there is no need for a coroutine around them.
+        An error reply is returned as a `hiredis.ReplyError`, not raised. A blocking link returns the replies
+        themselves, which saves a coroutine on the hot path.
         """
 
     async def ask(self, payload: bytes, count: int, timeout: float) -> list[Any]:
-        """The same for all who are not in a hurry."""
+        """The same as one coroutine, for code that is not on the hot path."""
         replies = self.exchange(payload, count, timeout)
         return replies if isinstance(replies, list) else await replies
 
     @abstractmethod
+    async def listen(self, waiter: str, timeout: float) -> str | None:
+        """Sleep until a wake-up for the ticket `waiter` arrives. None if time is up, or after `dismiss`."""
+
+    @abstractmethod
+    def dismiss(self, waiter: str) -> None:
+        """End the `listen` for the ticket `waiter`: this link is not the right one any more."""
+
+    @abstractmethod
+    def interrupt(self, waiter: str) -> None:
+        """End the `listen` for the ticket `waiter`. Called from any thread, while the ticket has the link."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Close it; a request under way fails."""
+        """Close the connection. A request under way fails."""
 
     @abstractmethod
     def retire(self) -> None:
-        """Use it no more: whoever waits on it looks again, but requests under way are answered."""
+        """Take no more requests. Requests under way are answered; a `listen` ends with an error."""
 
 
 class Node(ABC):
@@ -68,7 +83,7 @@ class Node(ABC):
         self.port = port
         self.login = login
         self.loaded = False
-        """Whether our scripts were brought to it; it may have forgotten them since."""
+        """Whether our scripts were loaded once. The server may have lost them since."""
         self._warned = False
         self._closed = False
 
@@ -77,34 +92,35 @@ class Node(ABC):
 
     @abstractmethod
     def ready(self, waiter: str = "") -> Link | None:
-        """A link that is there already; wake-ups for the ticket `waiter` are collected on it from now on."""
+        """An open link, if there is one. It collects wake-ups for the ticket `waiter` from now on."""
 
     @abstractmethod
     async def take(self, timeout: float, waiter: str = "") -> Link:
-        """The same, or a new one."""
+        """The same, or a new link."""
 
     @abstractmethod
     def give(self, link: Link, waiter: str = "") -> None:
-        """Give a link back; wake-ups for `waiter` are of no interest any more."""
-
-    @abstractmethod
-    async def listen(self, link: Link, waiter: str, timeout: float) -> str | None:
-        """Sleep until a wake-up for the ticket `waiter` arrives on its link, or None."""
-
-    @abstractmethod
-    def dismiss(self, link: Link, waiter: str) -> None:
-        """Have the one that listens on its link for the ticket `waiter` stop and look elsewhere."""
-
-    @abstractmethod
-    def interrupt(self, link: Link, waiter: str) -> None:
-        """Have it stop and look again. Called from any thread, while nobody else has the link."""
+        """Give a link back. Wake-ups for the ticket `waiter` are not collected any more."""
 
     @abstractmethod
     async def close(self) -> None:
         """Close every link, and open no more."""
 
-    def _met(self, link: Link) -> None:
-        """A new link is ready for use."""
+    @contextmanager
+    def _connecting(self) -> Iterator[None]:
+        """Say that nothing was applied if connecting fails."""
+        try:
+            yield
+        except OSError as error:  # also a TimeoutError
+            why = str(error) or type(error).__name__
+            if isinstance(error, TimeoutError):
+                why = "no answer to TLS" if self.login.tls else "no answer"
+            raise RequestFailed(f"can't connect to {self}: {why}", "not applied") from error
+        except RequestFailed as error:
+            raise RequestFailed(str(error), "not applied") from error
+
+    def _connected(self, link: Link) -> None:
+        """Note that a new link is ready, and warn if the server can lose locks."""
         self.loaded = True
         policy = None if self._warned else eviction(link.answers)
         if policy is not None:
@@ -116,8 +132,6 @@ class Node(ABC):
                 policy,
             )
 
-    def _unreachable(self, error: OSError) -> RequestFailed:
-        why = str(error) or type(error).__name__
-        if isinstance(error, TimeoutError):
-            why = "no answer to TLS" if self.login.tls else "no answer"
-        return RequestFailed(f"can't connect to {self}: {why}", "not applied")
+
+MakeNode = Callable[[str, int, Login], Node]
+"""Makes a node from a host, a port and a login."""

@@ -1,4 +1,4 @@
-"""Commands as the bytes that Redis reads."""
+"""Packs commands into the bytes that Redis reads."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def pack(commands: list[Command]) -> bytes:
     return b"".join([_pack(command) for command in commands])
 
 
-def bulks(*words: str | bytes) -> bytes:
-    """Words as a command has them, without its beginning: to be put together with others."""
-    packed = _pack(words)
+def bulks(*arguments: str | bytes) -> bytes:
+    """Arguments as a command contains them (RESP bulk strings), without the head of the command."""
+    packed = _pack(arguments)
     return packed[packed.index(b"\n") + 1 :]
 
 
 @lru_cache(1024)
-def bulk(word: str) -> bytes:
-    """One word that is used again and again."""
-    return bulks(word)
+def bulk(argument: str) -> bytes:
+    """One argument that is used often."""
+    return bulks(argument)

@@ -1,4 +1,9 @@
-"""A reply for which one task waits, and with which it goes on at once."""
+"""What a task awaits instead of an `asyncio.Future`: the task continues in the call that read the reply.
+
+This is the only place that uses asyncio's private protocol of awaitables: the attribute
+`_asyncio_future_blocking`, and the methods that a task calls. tests/engines/resp/test_reply.py fails if
+asyncio changes it.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +16,20 @@ T = TypeVar("T")
 
 
 class Reply(Generic[T]):
-    """What a task may await instead of an `asyncio.Future`.
+    """A value that one task waits for.
 
-    A future has its task go on in the next turn of the loop: one more question to the system whether anything
-    has arrived, and half a dozen calls. Whoever reads from a socket is nobody's task, so the task that waits
-    for what was read may go on within that very call.
+    A future lets its task continue in the next turn of the event loop. That costs one more system call and
+    half a dozen Python calls. The code that reads from a socket runs in no task, so there the waiting task
+    can continue at once.
     """
 
     __slots__ = (
-        "_asyncio_future_blocking",
-        "_context",
-        "_error",
-        "_loop",
-        "_task",
-        "_value",
-        "done",
-    )
+        "_asyncio_future_blocking", "_context", "_error", "_loop", "_task", "_value", "done",
+    )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._asyncio_future_blocking = False  # how a task knows that this can be waited for
+        self._asyncio_future_blocking = False  # a task sees by this that it can wait here
         self._task: Callable[[Any], object] | None = None
         self._error: BaseException | None = None
         self.done = False
@@ -42,8 +41,10 @@ class Reply(Generic[T]):
         return self.result()
 
     def arrive(self, value: T) -> None:
-        """It is there, unless it was before, and the task goes on now. For whom the event loop calls: where a
-        task is running, no other can."""
+        """Set the value, unless it was set before, and run the task now.
+
+        Only for code that the event loop calls directly: while a task runs, no other task can.
+        """
         if not self.done:
             self._value = value
             self.done = True
@@ -51,23 +52,31 @@ class Reply(Generic[T]):
                 self._context.run(self._task, self)
 
     def arrive_soon(self, value: T) -> None:
-        """The same for everybody: the task goes on in the next turn of the loop."""
+        """Set the value, unless it was set before. The task continues in the next turn of the loop."""
         if not self.done:
             self._value, self.done = value, True
             self._wake_up()
 
     def fail(self, error: BaseException) -> None:
-        """It will never come; the task hears of it in the next turn of the loop."""
+        """Set an error instead. The task continues in the next turn of the loop."""
         if not self.done:
             self._error, self.done = error, True
             self._wake_up()
 
     def _wake_up(self) -> None:
-        # It is done by now, for a signal handler may cancel the task in this very moment.
+        # `done` is set before this: a signal handler may cancel the task at this moment.
         if self._task is not None:
             self._loop.call_soon(self._task, self, context=self._context)
 
-    # --- what a task asks of whatever it waits for
+    async def within(self, timeout: float, otherwise: T) -> T:
+        """Wait for it. After `timeout` seconds it is set to `otherwise`."""
+        late = self._loop.call_later(max(timeout, 0.0), self.arrive, otherwise)
+        try:
+            return await self
+        finally:
+            late.cancel()
+
+    # --- called by a task
 
     def add_done_callback(self, task: Callable[[Any], object], *, context: Context) -> None:
         self._task, self._context = task, context

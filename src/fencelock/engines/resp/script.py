@@ -1,4 +1,4 @@
-"""Lua scripts that run inside a server, ready to be called."""
+"""Lua scripts that run in a server, and how they are called."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _INCLUDE = re.compile(r"--\[\[(\w+)\.lua\]\]\n")
 
 
 def assembled(package: str, *names: str) -> str:
-    """The text of these files, one after the other, each with those that it names: `--[[other.lua]]`.
+    """The text of these files, one after the other. A line `--[[other.lua]]` includes another file.
 
-    In the middle, not at the top: what most calls don't need would still cost each of them.
+    Includes stand in the middle of a script, not at its top: every call pays for the functions that it
+    passes.
     """
 
     def read(name: str) -> str:
@@ -29,34 +30,33 @@ class Script:
     """One Lua script, called by its hash."""
 
     def __init__(self, text: str, flags: str = "") -> None:
-        # allow-oom: a full server must still let holders renew and release.
+        # The flag allow-oom: holders must be able to renew and release when the memory is full.
         self.text = (f"#!lua flags={flags}\n" if flags else "#!lua\n") + text
         self.sha = sha1(self.text.encode()).hexdigest()
         self._by_hash = bulks("EVALSHA", self.sha)
 
-    def call(self, keys: tuple[str, ...], *words: str | bytes) -> bytes:
-        """The bytes that call it."""
-        return pack([("EVALSHA", self.sha, str(len(keys)), *keys, *words)])
+    def call(self, keys: tuple[str, ...], *arguments: str | bytes) -> bytes:
+        """The bytes of a call."""
+        return pack([("EVALSHA", self.sha, str(len(keys)), *keys, *arguments)])
 
-    def begin(self, keys: tuple[str, ...], count: int) -> bytes:
-        """The same, as far as the keys, if so many words follow: for those who pack them by themselves."""
-        words = self._by_hash + bulks(str(len(keys)), *keys)
-        return b"*%d\r\n%b" % (3 + len(keys) + count, words)
+    def head(self, keys: tuple[str, ...], count: int) -> bytes:
+        """The first part of a call, up to the keys. The caller appends `count` packed arguments."""
+        return b"*%d\r\n%b%b" % (3 + len(keys) + count, self._by_hash, bulks(str(len(keys)), *keys))
 
-    def spell_out(self, call: bytes) -> bytes:
-        """The same call with the whole text, for a server that does not know the hash."""
+    def with_text(self, call: bytes) -> bytes:
+        """The same call with the script's text, for a server that does not know the hash."""
         return call.replace(self._by_hash, bulks("EVAL", self.text), 1)
 
 
-_HIGHEST = 2**52
-"""The highest fence to begin with: above twice this, Lua can't tell a number from the next."""
+_MAX_FLOOR = 2**52
+"""Above twice this number Lua can't tell a number from the next one."""
 
 
 def floor_of(name: str, floor: int) -> int:
-    """The fence above which the scripts are to number a ticket, if they can count so far."""
-    if floor >= _HIGHEST:
+    """The floor of a ticket's fence; `EngineError` if the scripts can't count so far."""
+    if floor >= _MAX_FLOOR:
         raise EngineError(
-            f"Redis can't hand out a fence above {floor}: give a floor below {_HIGHEST}",
+            f"Redis can't hand out a fence above {floor}: give a floor below {_MAX_FLOOR}",
             outcome="not applied",
             name=name,
         )

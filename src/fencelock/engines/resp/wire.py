@@ -1,4 +1,4 @@
-"""Redis's wire protocol (RESP3), and how we introduce ourselves."""
+"""Redis's wire protocol (RESP3): the greeting of a connection, and how replies and pushes are read."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from fencelock.engines.resp.packing import Command
 from fencelock.engines.resp.script import Script
 
 MORE: Final = object()
-"""What a reader answers when a reply is not complete yet."""
+"""What a reader returns when a reply is not complete yet."""
 
 OLDEST: Final = 7
-"""The first version whose scripts may say that they must run although the memory is full."""
+"""The first version of Redis that can run scripts when the memory is full (the flag allow-oom)."""
 
 
 class Rejected(RequestFailed):
-    """A server can be talked to, but does not do what it was asked for."""
+    """The server answered with an error. The connection is fine."""
 
 
 NOT_REDIS: Final = "the server there does not speak Redis's protocol"
 
 
-def said(error: hiredis.ReplyError) -> str:
-    """What a server answered, without what it repeats of our request: that may be a secret."""
+def error_text(error: hiredis.ReplyError) -> str:
+    """The text of an error, without the arguments that a server may quote: they may be secret."""
     return str(error).partition(", with args beginning with")[0]
 
 
-def forgotten(reply: object) -> bool:
+def script_missing(reply: object) -> bool:
     """Whether a server does not know the script that was called."""
     return isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOSCRIPT")
 
 
 class Login(NamedTuple):
-    """How to introduce oneself to a server, and what to bring along."""
+    """How to log in to a server, and what to load and ask on each new connection."""
 
     user: str | None = None
     password: str | None = None
@@ -44,21 +44,22 @@ class Login(NamedTuple):
     tls: SSLContext | None = None
     scripts: tuple[Script, ...] = ()
     questions: tuple[Command, ...] = ()
-    """What to ask each new connection; the link keeps the answers, errors among them."""
+    """Commands whose replies the link keeps, including error replies."""
 
     def __repr__(self) -> str:
         return f"<Login as {self.user or 'default'}>"
 
 
 def reader() -> hiredis.Reader:
-    """A parser of replies; pushed messages come out as `hiredis.PushNotification`."""
+    """A parser of replies. It returns pushed messages as `hiredis.PushNotification`."""
     return hiredis.Reader(notEnoughData=MORE)
 
 
 def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:
-    """What is sent first on a connection: log in, listen, choose the database, bring the scripts, ask.
+    """The first commands on a connection: log in, subscribe, choose the database, load scripts, ask
+    questions.
 
-    SUBSCRIBE is answered by a push, so there is one reply less than commands.
+    SUBSCRIBE is answered by a push, so there is one reply less than there are commands.
     """
     auth: Command = ()
     if login.user or login.password:
@@ -67,7 +68,7 @@ def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:
         ("HELLO", "3", *auth, "SETNAME", "fencelock"),
         ("SUBSCRIBE", channel),
     ]
-    if login.database:  # a Sentinel knows no databases, and 0 is where everybody starts
+    if login.database:  # 0 is the default, and a Sentinel has no databases
         commands.append(("SELECT", str(login.database)))
     if scripts:
         commands += [("SCRIPT", "LOAD", script.text) for script in login.scripts]
@@ -75,28 +76,28 @@ def greeting(login: Login, channel: str, *, scripts: bool) -> list[Command]:
 
 
 def refusal(replies: list[Any]) -> RequestFailed | None:
-    """Why a server does not want us, or why we can't use it, if its answers to a greeting say so."""
-    welcome = replies[0]
-    if isinstance(welcome, dict):
-        version = bytes(welcome.get(b"version", b"")).decode(errors="replace")
+    """Why the server refuses us, or why we can't use it, from its replies to the greeting."""
+    hello = replies[0]
+    if isinstance(hello, dict):
+        version = bytes(hello.get(b"version", b"")).decode(errors="replace")
         major = version.partition(".")[0]
         if major.isdigit() and int(major) < OLDEST:
             wanted = f"but Fencelock needs Redis {OLDEST} or newer"
             return RequestFailed(f"the server is version {version}, {wanted}", "not applied")
-    elif not isinstance(welcome, hiredis.ReplyError):
+    elif not isinstance(hello, hiredis.ReplyError):
         return RequestFailed(NOT_REDIS, "not applied")
     for reply in replies:
         if isinstance(reply, hiredis.ReplyError):
-            return RequestFailed(said(reply), "not applied")
+            return RequestFailed(error_text(reply), "not applied")
     return None
 
 
-def pushed(message: list[Any]) -> tuple[str, str] | None:
-    """The ticket's id and the rest of a wake-up, or None for another kind of push."""
+def wake_up_of(message: list[Any]) -> tuple[str, str] | None:
+    """The ticket's id and the rest of a wake-up. None for another kind of push."""
     try:
         if message[0] != b"message":
             return None
         id, _, rest = message[2].decode(errors="replace").partition(" ")
-    except (IndexError, AttributeError) as error:  # the link is out of step
-        raise hiredis.ProtocolError("a push that is none") from error
+    except (IndexError, AttributeError) as error:
+        raise hiredis.ProtocolError("a malformed push") from error
     return id, rest

@@ -1,20 +1,20 @@
-"""A client in the simulation of the fenced Redlock: it bids, holds, renews, looks again, releases or dies."""
+"""A client in the simulation of the fenced Redlock: it bids, holds, renews, releases or crashes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 from fencelock.core.ticket import Departure
 from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Tally, validity
 from fencelock.torture.redlock.node import Node
-from fencelock.torture.redlock.world import HORIZON, MAX_TTL, NAME, PATIENCE, SKEW, START, World
+from fencelock.torture.redlock.world import HORIZON, LIMIT, MAX_TTL, NAME, SKEW, START, World
 
 
 @dataclass(slots=True)
 class Win:
-    """A bid that was won and announced: what the checkers look at."""
+    """A bid that was won and announced. The checkers look at these."""
 
     id: str
     fence: int
@@ -25,7 +25,7 @@ class Win:
     abandoned: bool
     announced: float
     until: float
-    """True time at which it stops to believe that it holds."""
+    """The true time at which the client stops to believe that it holds."""
     kept_fence: bool = True
     released: bool = False
 
@@ -56,22 +56,22 @@ class Contender:
         self.world.at(self.world.now + pause, self.begin)
 
     def hint(self) -> int:
-        """Its clock in µs, if it has one."""
+        """The client's clock in µs, or 0 if it has none."""
         clock = int((START + (self.world.now - START) * self._rate + self._offset) * 1000)
         return 0 if self.world.clocks == "absent" else clock
 
     def validity(self, ttl: int, sent: float) -> float:
-        """For how many seconds of its own clock it may trust what it is told now."""
+        """For how many seconds of its own clock the client may trust an answer that it gets now."""
         elapsed = (self.world.now - sent) * self._rate / 1000
-        return validity(ttl / 1000, elapsed, PATIENCE / 1000)
+        return validity(ttl / 1000, elapsed, LIMIT / 1000)
 
     def true_moment(self, since: float, seconds: float) -> float:
-        """When so many seconds of its clock have passed, in true time."""
+        """The true time at which so many seconds of the client's clock have passed."""
         return since + seconds * 1000 / self._rate
 
 
 class Attempt:
-    """One bid of a contender, and what becomes of it."""
+    """One bid of a contender, and the lease that it may win."""
 
     def __init__(self, owner: Contender, id: str, known: Win | None) -> None:
         self.owner, self.id, self.known = owner, id, known
@@ -85,23 +85,27 @@ class Attempt:
         self.hint = known.fence if known else owner.hint()
         self.world.counts["bids"] += 1
         self.world.log(f"{id} bids, hint {self.hint}")
-        patience = self.random.uniform(5, self.ttl)
+        timeout = self.random.uniform(5, self.ttl)
         for index in range(len(self.world.nodes)):
-            self._ask(index, "grant", partial(_grant, self.id, self.ttl, self.hint), patience)
+            self._ask(index, "grant", self._grant, timeout)
 
-    def _ask(self, index: int, what: str, act: partial[Answer], patience: float) -> None:
+    def _grant(self, node: Node, now: int) -> Answer:
+        return node.grant(NAME, self.id, self.ttl, self.hint, now)
+
+    def _ask(
+        self, index: int, what: str, act: Callable[[Node, int], Answer], timeout: float
+    ) -> None:
         def reply(answer: Answer | None) -> None:
             bid = self.bid
             self._go_on(bid.failed(index) if answer is None else bid.answered(index, answer))
 
-        self.world.send(index, f"{what} {self.id}", act, reply, patience)
+        self.world.send(index, f"{what} {self.id}", act, reply, timeout)
 
     def _go_on(self, orders: list[Raise]) -> None:
         for order in orders:
             self.world.counts["raises"] += 1
             self.raised = True
-            act = partial(_raise, self.id, order.fence)
-            self._ask(order.node, f"raise to {order.fence}", act, self.ttl / 2)
+            self._ask(order.node, f"raise to {order.fence}", self._raise(order.fence), self.ttl / 2)
         if self.bid.outcome is None or self.over:
             return
         self.over = True
@@ -114,6 +118,9 @@ class Attempt:
         if self.known is None:
             self._release(Departure.WITHDRAWN)
             self.owner.again(soon=True)
+
+    def _raise(self, fence: int) -> Callable[[Node, int], Answer]:
+        return lambda node, now: node.raise_to(NAME, self.id, fence, now)
 
     def _announce(self, left: float) -> None:
         until = self.owner.true_moment(self.world.now, left)
@@ -133,9 +140,9 @@ class Attempt:
         self._hold(win)
 
     def _compare(self, known: Win, found: Win) -> None:
-        """The ticket has looked again: if it was given another fence, it has lost its lease."""
+        """The ticket has entered again. If it was given another fence, it has lost its lease."""
         if known.released:
-            return  # a release is under way, and would take away whatever this ticket is given now
+            return  # a release is under way, and would take away what this ticket is given now
         if found.fence == known.fence:
             if self.world.now < known.until:
                 known.until = max(known.until, found.until)
@@ -151,9 +158,9 @@ class Attempt:
             world.at(world.now + random.uniform(0, 2 * self.ttl), lambda: self._renew(win))
         if random.random() < 0.2:
             again = world.now + random.uniform(0, self.ttl)
-            world.at(again, lambda: None if win.released else _look_again(self, win))
+            world.at(again, lambda: None if win.released else _enter_again(self, win))
         if random.random() < 0.3:
-            world.counts["crashes"] += 1  # nothing is released; its next life has other tickets
+            world.counts["crashes"] += 1  # nothing is released, and then it uses other tickets
             self.owner.again()
         else:
             world.at(world.now + random.uniform(0, 1.5 * self.ttl), lambda: self._give_back(win))
@@ -180,32 +187,22 @@ class Attempt:
                 self.world.counts["renewals"] += 1
                 win.until = max(win.until, self.owner.true_moment(self.world.now, left))
 
+        def renew(node: Node, now: int) -> bool | None:
+            return node.renew(NAME, self.id, self.ttl, win.fence, now)
+
         for index in range(len(self.world.nodes)):
-            act = partial(_renew, self.id, self.ttl, win.fence)
-            self.world.send(index, f"renew {self.id}", act, reply, self.ttl)
+            self.world.send(index, f"renew {self.id}", renew, reply, self.ttl)
 
     def _release(self, departure: Departure, fence: int = 0) -> None:
+        def release(node: Node, now: int) -> bool:
+            return node.release(NAME, self.id, fence, departure, now)
+
         for index in range(len(self.world.nodes)):
-            act = partial(_release, self.id, fence, departure)
-            self.world.send(index, f"{departure.name.lower()} {self.id}", act, lambda _: None, 0)
+            self.world.send(
+                index, f"{departure.name.lower()} {self.id}", release, lambda _: None, 0
+            )
 
 
-def _look_again(attempt: Attempt, win: Win) -> None:
-    attempt.world.counts["looks again"] += 1
+def _enter_again(attempt: Attempt, win: Win) -> None:
+    attempt.world.counts["enters again"] += 1
     Attempt(attempt.owner, attempt.id, known=win)
-
-
-def _grant(id: str, ttl: int, hint: int, node: Node, now: int) -> Answer:
-    return node.grant(NAME, id, ttl, hint, now)
-
-
-def _raise(id: str, fence: int, node: Node, now: int) -> Answer:
-    return node.raise_to(NAME, id, fence, now)
-
-
-def _renew(id: str, ttl: int, fence: int, node: Node, now: int) -> bool | None:
-    return node.renew(NAME, id, ttl, fence, now)
-
-
-def _release(id: str, fence: int, departure: Departure, node: Node, now: int) -> bool:
-    return node.release(NAME, id, fence, departure, now)

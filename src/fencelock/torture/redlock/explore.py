@@ -4,11 +4,11 @@
     python -m fencelock.torture.redlock.explore --bids 2 1      # only these
 
 It runs the real `Bid` and the reference `Node`. In every state it tries all that can happen next: a client
-begins a bid or gives one up for the next, a request arrives, arrives late or a second time, with the ttl of
-whoever has the lock there fired or not; an answer is read or never read; a node loses its memory and is
-welcomed back. So a release needs no step of its own (it does to a fence what a ttl does), nor does a loss
-(it is what never arrives, as is a refusal: it makes a bid do nothing more). Nodes are alike, so states that
-differ in their numbering are one.
+begins a bid, or gives one up for the next; a request arrives, late or a second time, and the ttl of the
+holder there has fired or not; an answer is read or never read; a node loses its data and is readmitted. A
+release needs no step of its own: for fences it is like a ttl that fires. A lost message needs none either:
+it never arrives. A refusal is like a lost answer. All nodes are alike, so states that differ only in their
+numbering count as one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Verdict
+from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Vote
 from fencelock.torture.redlock.node import Node, Trace
 from fencelock.torture.redlock.states import (
     GRANT,
     NONE,
+    BidState,
     Column,
-    Link,
-    Standing,
+    Exchange,
     State,
     renumbered,
     with_column,
@@ -38,14 +38,14 @@ NAME = "x"
 
 
 class _ExactNode(Node):
-    """With a ceiling that does not leap ahead, so that nothing is hidden by the gap."""
+    """A node whose ceiling does not leap ahead: a gap could hide a violation."""
 
     leap = 0
 
 
 @dataclass(frozen=True)
 class Found:
-    """What came of an exploration."""
+    """The result of an exploration."""
 
     states: int
     complete: bool
@@ -66,22 +66,22 @@ class Explorer:
     node: type[Node] = _ExactNode
     bid: type[Bid] = Bid
     waits = True
-    """Whether a node that forgot does not vote before all bids from then are over."""
+    """Whether a node that lost its data does not vote before all bids from then are over."""
     learns = True
-    """Whether it votes only above the fences that the others know."""
+    """Whether it then votes only above the fences that the other nodes know."""
 
     def __init__(
         self, bids: tuple[int, int], again: int = 0, losses: int = 0, hints: tuple[int, ...] = (0,)
     ) -> None:
         self.owned = bids
         self.hints = hints
-        links = (Link(),) * sum(bids)
-        column = Column(-1, 0, True, 0, 0, links)
-        self.start = State((column,) * NODES, (Standing(),) * sum(bids), (0, 0), (), again, losses)
+        exchanges = (Exchange(),) * sum(bids)
+        column = Column(-1, 0, True, 0, 0, exchanges)
+        self.start = State((column,) * NODES, (BidState(),) * sum(bids), (0, 0), (), again, losses)
 
     def run(self, limit: int = 50_000_000) -> Found:
-        """Explore; the shortest way to a violation is the one that is found."""
-        # A state is remembered by its 64-bit hash alone: a whole one takes a kilobyte.
+        """Explore all states, nearest first, so that it finds a shortest way to a violation."""
+        # Only the 64-bit hash of a state is kept: the state itself takes a kilobyte.
         parents = {hash(self.start): 0}
         level = [self.start]
         while level:
@@ -102,7 +102,7 @@ class Explorer:
         return Found(len(parents), True)
 
     def _trail(self, parents: dict[int, int], key: int) -> tuple[str, ...]:
-        """The steps that lead there and to the violation behind it, with the nodes' first numbers."""
+        """The steps to this state and to the violation after it, with the original numbers of nodes."""
         keys = [key]
         while parents[keys[-1]]:
             keys.append(parents[keys[-1]])
@@ -117,22 +117,22 @@ class Explorer:
         return (*trail, next(label for label, _, violation in self.steps(state) if violation))
 
     def steps(self, state: State) -> Iterator[tuple[str, State, str]]:
-        """All that can happen next: what it is, the state after it, and what is wrong with it."""
+        """All that can happen next: a label, the state after it, and the violation, if any."""
         for client in range(2):
             yield from self._begin(state, client)
         for index, column in enumerate(state.columns):
             if index and column == state.columns[index - 1]:
-                continue  # the same step on a node that is just alike
+                continue  # the same step on an equal node
             for bid in range(len(state.bids)):
-                link = column.links[bid]
-                if link.request:
-                    yield from self._arrive(state, index, bid, link.request, late=False)
-                if link.sent and state.again:
-                    for request in {GRANT, link.sent}:
+                exchange = column.exchanges[bid]
+                if exchange.request:
+                    yield from self._arrive(state, index, bid, exchange.request, late=False)
+                if exchange.sent and state.again:
+                    for request in {GRANT, exchange.sent}:
                         yield from self._arrive(state, index, bid, request, late=True)
-                if link.answer:
+                if exchange.answer:
                     yield self._read(state, index, bid)
-            yield from self._remember(state, index)
+            yield from self._lose_or_readmit(state, index)
 
     def _begin(self, state: State, client: int) -> Iterator[tuple[str, State, str]]:
         begun = state.current[client]
@@ -142,29 +142,29 @@ class Explorer:
         began_after = max(state.announced, default=0)
         columns = []
         for column in state.columns:
-            links = list(column.links)
-            links[bid] = Link(request=GRANT, asked=True)
-            if begun:  # nobody reads what the bid before it is told; its requests may still arrive
-                links[bid - 1] = Link(links[bid - 1].request, links[bid - 1].sent)
-            columns.append(column._replace(links=tuple(links)))
+            exchanges = list(column.exchanges)
+            exchanges[bid] = Exchange(request=GRANT, asked=True)
+            if begun:  # nobody reads answers to the previous bid; its requests may still arrive
+                exchanges[bid - 1] = Exchange(exchanges[bid - 1].request, exchanges[bid - 1].sent)
+            columns.append(column._replace(exchanges=tuple(exchanges)))
         bids = list(state.bids)
-        bids[bid] = Standing(began_after=began_after)
+        bids[bid] = BidState(began_after=began_after)
         if begun:
-            bids[bid - 1] = Standing(over=True)
+            bids[bid - 1] = BidState(over=True)
         current = list(state.current)
         current[client] += 1
         after = state._replace(columns=tuple(columns), bids=tuple(bids), current=tuple(current))
-        yield f"client {client} begins {self._called(bid)}", after, ""
+        yield f"client {client} begins {self._label(bid)}", after, ""
 
     def _arrive(
         self, state: State, index: int, bid: int, request: int, *, late: bool
     ) -> Iterator[tuple[str, State, str]]:
         column = state.columns[index]
-        link = column.links[bid]
+        exchange = column.exchanges[bid]
         what = "grant" if request == GRANT else f"raise to {request}"
-        label = f"node {index}: {'again ' if late else ''}{what} of {self._called(bid)}"
-        if not column.whole:
-            return  # it does not answer with anything that counts
+        label = f"node {index}: {'again ' if late else ''}{what} of {self._label(bid)}"
+        if not column.intact:
+            return  # no answer of a blank node counts
         hints = self.hints if request == GRANT and column.holder != bid else (0,)
         for fires in (False, True) if column.holder >= 0 else (False,):
             for hint in hints:
@@ -176,73 +176,74 @@ class Explorer:
                 else:
                     answer = node.raise_to(NAME, str(bid), request, 0)
                 if late:
-                    after_link = link
+                    after_exchange = exchange
                 else:
                     heard = answer.fence if self._listens(state, bid, answer.fence) else NONE
                     sent = request if state.again else NONE
-                    after_link = link._replace(request=NONE, sent=sent, answer=heard)
-                after = with_column(state, index, self._column(node, column, bid, after_link))
+                    after_exchange = exchange._replace(request=NONE, sent=sent, answer=heard)
+                after = with_column(state, index, self._column(node, column, bid, after_exchange))
                 if late and state.again == 1:
                     after = without_sent(after)
-                fired = f" (the ttl of {self._called(column.holder)} fired)" if fires else ""
-                told = f"{answer.verdict.name.lower()} {answer.fence or ''}".strip()
+                fired = f" (the ttl of {self._label(column.holder)} fired)" if fires else ""
+                told = f"{answer.vote.name.lower()} {answer.fence or ''}".strip()
                 yield f"{label}{fired}: {told}", after._replace(again=state.again - late), ""
 
     def _read(self, state: State, index: int, number: int) -> tuple[str, State, str]:
-        standing = state.bids[number]
-        links = [column.links[number] for column in state.columns]
+        known = state.bids[number]
+        exchanges = [column.exchanges[number] for column in state.columns]
         bid = self.bid(NODES)
-        bid.fence, bid.outcome = standing.fence, Outcome.WON if standing.over else None
-        bid.seen, bid.asked = [link.seen for link in links], [link.asked for link in links]
-        orders = bid.answered(index, Answer(Verdict.GRANTED, links[index].answer))
+        bid.fence, bid.outcome = known.fence, Outcome.WON if known.over else None
+        bid.seen = [exchange.seen for exchange in exchanges]
+        bid.asked = [exchange.asked for exchange in exchanges]
+        orders = bid.answered(index, Answer(Vote.GRANTED, exchanges[index].answer))
         over = bid.outcome is Outcome.WON
         columns = list(state.columns)
-        for node, link in enumerate(links):
-            request = _requested(orders, node) or link.request
-            answer = NONE if node == index else link.answer
-            if over:  # all that is left to do is to raise who is behind
+        for node, exchange in enumerate(exchanges):
+            request = _requested(orders, node) or exchange.request
+            answer = NONE if node == index else exchange.answer
+            if over:  # only raises of nodes that are behind are left to do
                 answer = answer if answer < bid.fence else NONE
-                link = Link(request, link.sent, answer)
+                exchange = Exchange(request, exchange.sent, answer)
             else:
-                link = Link(request, link.sent, answer, bid.seen[node], bid.asked[node])
-            mine = columns[node].links
+                exchange = Exchange(request, exchange.sent, answer, bid.seen[node], bid.asked[node])
+            mine = columns[node].exchanges
             columns[node] = columns[node]._replace(
-                links=(*mine[:number], link, *mine[number + 1 :])
+                exchanges=(*mine[:number], exchange, *mine[number + 1 :])
             )
-        called, violation, announced = self._called(number), "", state.announced
+        called, violation, announced = self._label(number), "", state.announced
         label = f"{called} hears node {index}"
-        if over and not standing.over:
+        if over and not known.over:
             label += f" and wins with fence {bid.fence}"
             if bid.fence in announced:
                 violation = f"{called} was given {bid.fence}, which was given before"
-            elif bid.fence <= standing.began_after:
-                violation = f"{called} was given {bid.fence} after {standing.began_after}"
+            elif bid.fence <= known.began_after:
+                violation = f"{called} was given {bid.fence} after {known.began_after}"
             announced = tuple(sorted((*announced, bid.fence)))
         bids = list(state.bids)
-        bids[number] = Standing(bid.fence, over, 0 if over else standing.began_after)
+        bids[number] = BidState(bid.fence, over, 0 if over else known.began_after)
         after = state._replace(columns=tuple(columns), bids=tuple(bids), announced=announced)
         return label, after, violation
 
-    def _remember(self, state: State, index: int) -> Iterator[tuple[str, State, str]]:
+    def _lose_or_readmit(self, state: State, index: int) -> Iterator[tuple[str, State, str]]:
         column = state.columns[index]
         others = [other for place, other in enumerate(state.columns) if place != index]
-        if column.whole and state.losses and all(other.whole for other in others):
-            blank = Column(-1, 0, False, 0, 0, column.links)
+        if column.intact and state.losses and all(other.intact for other in others):
+            blank = Column(-1, 0, False, 0, 0, column.exchanges)
             under_way = [bid for bid in range(len(state.bids)) if self._current(state, bid)]
             before = tuple(bid for bid in under_way if not state.bids[bid].over)
             after = with_column(state, index, blank)
             yield (
-                f"node {index}: loses its memory",
+                f"node {index}: loses its data",
                 after._replace(losses=state.losses - 1, before=before),
                 "",
             )
         ended = not any(
             self._current(state, bid) and not state.bids[bid].over for bid in state.before
         )
-        if not column.whole and (ended or not self.waits):
+        if not column.intact and (ended or not self.waits):
             floor = max(other.ceiling for other in others) if self.learns else 0
-            welcome = column._replace(whole=True, floor=floor, ceiling=floor)
-            after = with_column(state, index, welcome)._replace(before=())
+            readmitted = column._replace(intact=True, floor=floor, ceiling=floor)
+            after = with_column(state, index, readmitted)._replace(before=())
             yield f"node {index}: votes again, above {floor}", after, ""
 
     def _listens(self, state: State, bid: int, fence: int) -> bool:
@@ -253,7 +254,7 @@ class Explorer:
         first = self.owned[0]
         return bid == state.current[0] - 1 if bid < first else bid - first == state.current[1] - 1
 
-    def _called(self, bid: int) -> str:
+    def _label(self, bid: int) -> str:
         first = self.owned[0]
         return f"A{bid + 1}" if bid < first else f"B{bid - first + 1}"
 
@@ -262,11 +263,11 @@ class Explorer:
         trace = Trace(holder, 1, column.fence)
         return self.node({NAME: trace}, True, 0, column.floor, column.ceiling)
 
-    def _column(self, node: Node, column: Column, bid: int, link: Link) -> Column:
+    def _column(self, node: Node, column: Column, bid: int, exchange: Exchange) -> Column:
         trace = node.names[NAME]
-        links = (*column.links[:bid], link, *column.links[bid + 1 :])
+        exchanges = (*column.exchanges[:bid], exchange, *column.exchanges[bid + 1 :])
         holder = int(trace.holder) if trace.holder else -1
-        return Column(holder, trace.fence, True, node.floor, node.ceiling, links)
+        return Column(holder, trace.fence, True, node.floor, node.ceiling, exchanges)
 
 
 def _requested(orders: list[Raise], node: int) -> int:
@@ -280,18 +281,18 @@ BOUNDS: tuple[tuple[tuple[int, int], int, int, tuple[int, ...]], ...] = (
     ((1, 1), 0, 2, (0,)),
     ((2, 1), 0, 0, (0,)),
 )
-"""Bids of each client, requests that arrive twice, memories lost, hints."""
+"""Bids of each client, requests that arrive twice, losses of data, hints."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line: explore within some bounds, or within all that we know to end."""
+    """The command line: explore within the given bounds, or within all of `BOUNDS`."""
     parser = argparse.ArgumentParser(
         prog="python -m fencelock.torture.redlock.explore",
         description="Try every schedule of the fenced Redlock with 3 nodes and 2 clients.",
     )
     parser.add_argument("--bids", type=int, nargs=2, help="how many bids each client makes")
     parser.add_argument("--again", type=int, default=0, help="requests that arrive a second time")
-    parser.add_argument("--losses", type=int, default=0, help="memories that are lost")
+    parser.add_argument("--losses", type=int, default=0, help="how often a node loses its data")
     parser.add_argument("--hints", type=int, nargs="+", default=[0], help="the clients' hints")
     options = parser.parse_args(arguments)
     bounds = BOUNDS
@@ -304,7 +305,7 @@ def main(arguments: list[str] | None = None) -> int:
         found = Explorer(bids, again, losses, hints).run()
         bad += bool(found.violation)
         print(
-            f"bids {bids[0]}+{bids[1]}, {again} doubled, {losses} memories lost, hints {hints}: "
+            f"bids {bids[0]}+{bids[1]}, {again} doubled, {losses} losses of data, hints {hints}: "
             f"{found} ({time.perf_counter() - started:.0f} s)",
             flush=True,
         )

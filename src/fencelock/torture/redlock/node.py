@@ -1,7 +1,7 @@
-"""The reference node: what the scripts of the Redlock engine do, written as plainly as possible.
+"""The reference node: what the scripts of the Redlock engine do, in plain Python.
 
 The simulation and the exploration run this class; tests/engines/redlock compares it with the scripts.
-Times are given, never read, in milliseconds.
+The caller gives the time, in milliseconds.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from fencelock.core.ticket import Departure
-from fencelock.engines.redlock.protocol import Answer, Verdict
-from fencelock.engines.redlock.remembering import Memory
+from fencelock.engines.redlock.protocol import Answer, Vote
+from fencelock.engines.redlock.readmission_rule import Memory
 
 LAST_HINT = 2**52
 
@@ -29,34 +29,34 @@ class Trace:
     clean: int = 0
 
     def granted(self) -> Answer:
-        return Answer(Verdict.GRANTED, self.fence, self.dirty, self.clean)
+        return Answer(Vote.GRANTED, self.fence, self.dirty, self.clean)
 
 
 @dataclass(slots=True)
 class Node:
-    """One server: its names, and what it knows of itself."""
+    """One server: its names, and what it knows about itself."""
 
     leap: ClassVar[int] = 60_000_000
     """How far the ceiling leaps ahead when a fence passes it."""
     names: dict[str, Trace] = field(default_factory=dict)
-    whole: bool = False
+    intact: bool = False
     since: int = -1
-    """When it was found blank; -1 while nobody has looked."""
+    """When it was found blank. -1 if nobody has looked yet."""
     floor: int = 0
     ceiling: int = 0
     longest: int = 0
     mark: int = -1
-    """No fence of a name that was forgotten as unused is above it; -1 while no name was asked for."""
+    """No fence of a name that was dropped as unused is above it. -1 until a name is asked for."""
 
     def grant(self, name: str, id: str, ttl: int, hint: int, now: int) -> Answer:
         """The first phase: take the lock here if it is free, under a fence above all earlier ones."""
         if self._blank(now):
-            return Answer(Verdict.BLANK)
+            return Answer(Vote.BLANK)
         trace = self._trace(name, now)
         if self._mine(trace, id):
             trace.expires = max(trace.expires, now + ttl)
         elif trace.holder not in ("", id):
-            return Answer(Verdict.REFUSED, recheck=(trace.expires - now) / 1000)
+            return Answer(Vote.REFUSED, recheck=(trace.expires - now) / 1000)
         else:
             if trace.open:
                 trace.dirty = trace.fence
@@ -67,19 +67,19 @@ class Node:
         return trace.granted()
 
     def raise_to(self, name: str, id: str, fence: int, now: int) -> Answer:
-        """The second phase: bring the fence up to the one that the bid has settled on."""
+        """The second phase: raise the fence to the one that the bid has chosen."""
         if self._blank(now):
-            return Answer(Verdict.BLANK)
+            return Answer(Vote.BLANK)
         trace = self._trace(name, now)
         if not self._mine(trace, id):
             left = trace.expires - now if trace.holder else 0
-            return Answer(Verdict.REFUSED, recheck=left / 1000)
+            return Answer(Vote.REFUSED, recheck=left / 1000)
         trace.fence = max(trace.fence, fence)
         self._cover(trace.fence, 0)
         return trace.granted()
 
     def renew(self, name: str, id: str, ttl: int, fence: int, now: int) -> bool | None:
-        """Extend a holder's time; never brings one back. None: the node is blank."""
+        """Renew a holder. Never brings a ticket back. None if the node is blank."""
         if self._blank(now):
             return None
         trace = self._trace(name, now)
@@ -90,7 +90,7 @@ class Node:
         return True
 
     def release(self, name: str, id: str, fence: int, departure: Departure, now: int) -> bool:
-        """Give the lock back if this very ticket has it here."""
+        """Release the lock if this ticket has it here."""
         trace = self._trace(name, now)
         if trace.holder != id:
             return False
@@ -102,15 +102,15 @@ class Node:
         return True
 
     def look(self, now: int) -> Memory:
-        """What it knows of itself."""
+        """What it knows about itself."""
         age = now - self.since if self._blank(now) else 0
-        return Memory(self.whole, self.since, age / 1000, self.ceiling, self.longest / 1000)
+        return Memory(self.intact, self.since, age / 1000, self.ceiling, self.longest / 1000)
 
-    def welcome(self, since: int, floor: int, now: int) -> bool:
-        """Let it vote again above a fence, if it is blank and this is about this very loss of memory."""
+    def readmit(self, since: int, floor: int, now: int) -> bool:
+        """Let it vote again above a fence, if it is blank since the same loss of data."""
         if not self._blank(now) or self.since != since:
             return False
-        self.whole = True
+        self.intact = True
         self.floor = max(self.floor, floor)
         self.ceiling = max(self.ceiling, self.floor)
         return True
@@ -118,30 +118,30 @@ class Node:
     # --- what can happen to a node
 
     def expire(self, name: str) -> None:
-        """Let the ttl fire, whatever the time is."""
+        """Let the ttl fire now, early or not."""
         self.names[name].holder = ""
 
     def drop(self, name: str) -> None:
-        """Forget a name that nobody has used for a day: the mark is younger than its last fence."""
+        """Drop a name that was not used for a day. The mark was set after its last fence."""
         if not self.names[name].holder:
             self.mark = self.ceiling
             del self.names[name]
 
     def copy(self) -> Node:
-        """A snapshot, as Redis writes one to its disk now and then."""
+        """A snapshot, as Redis writes it to disk from time to time."""
         return replace(self, names={name: copy(trace) for name, trace in self.names.items()})
 
     def forget(self, snapshot: Node) -> None:
-        """Restart with the memory of an earlier moment, or with that of a new node: none."""
+        """Restart with the data of an earlier moment, or with none (those of a new node)."""
         old = snapshot.copy()
         self.names, self.floor, self.mark = old.names, old.floor, old.mark
         self.ceiling, self.longest = old.ceiling, old.longest
-        self.whole, self.since = False, -1
+        self.intact, self.since = False, -1
 
     def _blank(self, now: int) -> bool:
-        if not self.whole and self.since < 0:
+        if not self.intact and self.since < 0:
             self.since = now
-        return not self.whole
+        return not self.intact
 
     def _trace(self, name: str, now: int) -> Trace:
         if name not in self.names:

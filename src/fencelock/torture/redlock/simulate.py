@@ -1,4 +1,4 @@
-"""The fenced Redlock in random schedules: bad messages, ttls and memories, and checkers that look for harm.
+"""The fenced Redlock in random schedules of faults, with checkers that look for violations.
 
 python -m fencelock.torture.redlock.simulate --seeds 0-29999
 python -m fencelock.torture.redlock.simulate --seed 42 --trace
@@ -19,7 +19,7 @@ from fencelock.torture.redlock.world import World
 
 @dataclass(frozen=True)
 class Schedule:
-    """What was seen in one schedule."""
+    """What happened in one schedule."""
 
     seed: int
     world: World
@@ -27,11 +27,11 @@ class Schedule:
 
     @property
     def violations(self) -> list[str]:
-        """A sentence for each, beginning with the checker's name."""
+        """A sentence for each violation. It begins with the checker's name."""
         return [f"{checker.__name__}: {what}" for checker in CHECKERS for what in checker(self)]
 
     def report(self) -> str:
-        """All violations, the end of the trace and how to see the rest."""
+        """All violations, the end of the trace, and the command that shows the rest."""
         replay = f"python -m fencelock.torture.redlock.simulate --seed {self.seed} --trace"
         return "\n".join([f"seed {self.seed}:", *self.violations, *self.world.trace[-40:], replay])
 
@@ -45,14 +45,14 @@ def no_fence_twice(schedule: Schedule) -> Iterator[str]:
 
 
 def no_fence_falls(schedule: Schedule) -> Iterator[str]:
-    """A bid that began when a fence was announced wins with a higher one."""
+    """A bid that begins after a fence was announced wins with a higher one."""
     for win in schedule.wins:
         if win.fence <= win.began_after:
             yield f"{win.id} won with {win.fence}, but {win.began_after} was announced before it began"
 
 
 def one_holder(schedule: Schedule) -> Iterator[str]:
-    """Never two whose leases are valid at once: as long as no ttl fires before its time."""
+    """No two leases are valid at once, as long as no ttl fires before its time."""
     if schedule.world.wild:
         return
     last: Win | None = None
@@ -64,15 +64,15 @@ def one_holder(schedule: Schedule) -> Iterator[str]:
 
 
 def a_ticket_keeps_its_fence(schedule: Schedule) -> Iterator[str]:
-    """Whoever looks again while it holds finds the fence that it has."""
+    """A holder that enters again gets the fence that it has."""
     for win in schedule.wins:
         if not win.kept_fence:
-            yield f"{win.id} looked again and was given another fence than {win.fence}"
+            yield f"{win.id} entered again and was given another fence than {win.fence}"
 
 
 def no_crash_is_hidden(schedule: Schedule) -> Iterator[str]:
-    """Who begins after a holder that never released is told, unless a node has forgotten it."""
-    if schedule.world.counts["memories lost"] or schedule.world.counts["traces dropped"]:
+    """A ticket that follows a holder that never released is told, unless a node has lost that."""
+    if schedule.world.counts["losses of data"] or schedule.world.counts["traces dropped"]:
         return
     for win in schedule.wins:
         before = schedule.wins[: win.predecessor]
@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="run this one schedule")
     which.add_argument("--seeds", metavar="FIRST-LAST", help="run all of these")
-    parser.add_argument("--trace", action="store_true", help="show all that happened")
+    parser.add_argument("--trace", action="store_true", help="show everything that happened")
     options = parser.parse_args(arguments)
     first, _, last = (options.seeds or str(options.seed)).partition("-")
     try:

@@ -1,7 +1,7 @@
-"""A world of nodes and a network that does its worst, for the simulation of the fenced Redlock.
+"""Nodes and an unreliable network, for the simulation of the fenced Redlock.
 
-Time is virtual, in milliseconds; everything random comes from the seed. Messages are late, lost and
-doubled, nodes lose their memory, and in a *wild* world any ttl fires at any moment.
+Time is virtual, in milliseconds. Everything random comes from the seed. Messages are late, lost and
+doubled, nodes lose their data, and in a *wild* world any ttl fires at any moment.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from random import Random
 from typing import ClassVar, TypeVar
 
 from fencelock.engines.redlock.protocol import majority
-from fencelock.engines.redlock.remembering import floor_for
+from fencelock.engines.redlock.readmission_rule import floor_for
 from fencelock.torture.redlock.node import Node
 
 T = TypeVar("T")
 
 NAME = "x"
 START = 1_000_000
-"""The first moment; not 0, so that nobody gets away with treating 0 as "never"."""
+"""The first moment. Not 0: code that takes 0 for "never" must fail."""
 HORIZON = 1_500
-"""Faults and new bids come up in the first so many milliseconds."""
+"""Faults and new bids happen in the first so many milliseconds."""
 SKEW = 0.004
-"""How wrong a clock's speed may be: two of them together stay below the drift that `validity` allows."""
+"""How wrong a clock's rate may be. Two such clocks stay below the drift that `validity` allows."""
 MAX_TTL = 400
-PATIENCE = 100
-"""Less than most ttls: then what a node that forgot must wait for is not the same for all."""
+LIMIT = 100
+"""The `DECISION_LIMIT` of this world, in milliseconds. Less than most ttls, so that both count."""
 
 
 class World:
@@ -51,7 +51,7 @@ class World:
         self._rates = [1 + self.random.uniform(-SKEW, SKEW) for _ in self.nodes]
         self._snapshots = [node.copy() for node in self.nodes]
         for index, node in enumerate(self.nodes):
-            node.welcome(node.look(self._clock(index)).since, 0, self._clock(index))
+            node.readmit(node.look(self._clock(index)).since, 0, self._clock(index))
         for _ in range(self.random.choice((0, 0, 1, 2, 4))):
             self.at(self.now + self.random.uniform(0, HORIZON), self._forget)
             self.at(self.now + self.random.uniform(0, HORIZON), self._snapshot)
@@ -85,11 +85,11 @@ class World:
         what: str,
         act: Callable[[Node, int], T],
         reply: Callable[[T | None], None],
-        patience: float,
+        timeout: float,
     ) -> None:
-        """A request to a node and one answer to it; None when the client's patience is over.
+        """Send a request to a node. `reply` is called once, with the answer or with None after the timeout.
 
-        Either may be late or lost, and the request may be doubled and arrive again much later.
+        Request and answer may be late or lost. The request may be doubled and arrive again much later.
         """
         heard = False
 
@@ -110,7 +110,7 @@ class World:
         if self.random.random() < self._loss:
             self.counts["requests doubled"] += 1
             self.at(self.now + self.random.uniform(0, 3 * MAX_TTL), arrive)
-        self.at(self.now + patience, lambda: hear(None))
+        self.at(self.now + timeout, lambda: hear(None))
 
     def _delivered(self, fault: str) -> bool:
         lost = self.random.random() < self._loss
@@ -132,16 +132,16 @@ class World:
             self.nodes[index].expire(NAME)
 
     def _drop(self) -> None:
-        """A trace that was not used for long is forgotten; here any time is long."""
+        """A node drops a trace that was not used for long. Here any time is long."""
         index = self.random.randrange(len(self.nodes))
         trace = self.nodes[index].names.get(NAME)
         if trace is not None and not trace.holder:
             self.nodes[index].drop(NAME)
             self.counts["traces dropped"] += 1
-            self.log(f"node {index}: has forgotten a name that was not used")
+            self.log(f"node {index}: drops a name that was not used")
 
     def _cut_off(self) -> None:
-        """Nobody reaches a node for a while, so that majorities differ."""
+        """No message reaches a node for a while, so that majorities differ."""
         index = self.random.randrange(len(self.nodes))
         self._cut_until[index] = self.now + self.random.uniform(0, MAX_TTL)
         self.counts["nodes cut off"] += 1
@@ -151,34 +151,34 @@ class World:
         self._snapshots[index] = self.nodes[index].copy()
 
     def _forget(self) -> None:
-        """A node restarts with an old memory or none; never so many that nobody knows what they knew."""
+        """A node restarts with old data or none. Never so many at once that no node knows what they knew."""
         index = self.random.randrange(len(self.nodes))
-        blank = {other for other, node in enumerate(self.nodes) if not node.whole} | {index}
+        blank = {other for other, node in enumerate(self.nodes) if not node.intact} | {index}
         if len(blank) >= majority(len(self.nodes)):
             return
         old = self.random.choice((self.node(), self._snapshots[index]))
         self.nodes[index].forget(old)
-        self.counts["memories lost"] += 1
-        self.log(f"node {index}: restarts and has forgotten what came after {old}")
-        self.receive(index)
+        self.counts["losses of data"] += 1
+        self.log(f"node {index}: restarts and has lost what came after {old}")
+        self.meet_blank(index)
 
-    def receive(self, index: int) -> None:
-        """Somebody who meets a blank node looks at all of them, again and again until it is welcome."""
-        if self.nodes[index].whole:
+    def meet_blank(self, index: int) -> None:
+        """A client that meets a blank node looks at all nodes, again and again until it readmits the node."""
+        if self.nodes[index].intact:
             return
         heard = {
             other: node.look(self._clock(other))
             for other, node in enumerate(self.nodes)
             if other == index or self.random.random() > self._loss
         }
-        floor = floor_for(index, heard, len(self.nodes), hint=0, patience=PATIENCE / 1000)
+        floor = floor_for(index, heard, len(self.nodes), hint=0, limit=LIMIT / 1000)
         if floor is None:
-            self.at(self.now + self.random.uniform(10, MAX_TTL), lambda: self.receive(index))
+            self.at(self.now + self.random.uniform(10, MAX_TTL), lambda: self.meet_blank(index))
         else:
-            self.welcome(index, heard[index].since, floor)
+            self.readmit(index, heard[index].since, floor)
 
-    def welcome(self, index: int, since: int, floor: int) -> None:
+    def readmit(self, index: int, since: int, floor: int) -> None:
         """Let a node vote again."""
-        if self.nodes[index].welcome(since, floor, self._clock(index)):
-            self.counts["nodes welcomed"] += 1
+        if self.nodes[index].readmit(since, floor, self._clock(index)):
+            self.counts["nodes readmitted"] += 1
             self.log(f"node {index}: votes again, above {floor}")

@@ -1,27 +1,27 @@
--- Join the queue, or look again and renew if already in it.
+-- Join the queue. If the ticket is in it already, renew it and look again.
 -- ARGV: ID, CHANNEL, TTL_US, OWNER, IF_FREE ('1': join only if admitted at once);
---       if it asks for more, FLOOR (a newcomer's fence is above it); if it shares, GROUP, WEIGHT, PERMITS
+--       optional: FLOOR (the fence of a new ticket is above it); if it shares, GROUP, WEIGHT, PERMITS
 -- Returns {place, fence, abandoned, recheck_us}.
 local id, ttl_us, my_info = ARGV[1], tonumber(ARGV[3]), ARGV[2] .. ' ' .. ARGV[4]
 
--- The clock keeps fences growing when the last one was lost in a restart.
+-- The clock keeps fences growing when a restart has lost the last one.
 local my_fence = last < now and now or last + 1
 
--- Free, and wanted alone and not for days, as in most cases.
+-- The common case: the name is free, the ticket wants it alone and not for days.
 if known and not holder and not ARGV[6] and ttl_us < 4e10 then
   redis.call('SET', record, cmsgpack.pack(FORMAT, my_fence, abandoned, nil, false, id, my_fence,
     now + ttl_us, now, my_info), 'PX', DAY)
   return {ADMITTED, my_fence, abandoned, 0}
 end
 
--- One more behind others who wait for one that holds alone, as where many compete for a mutex.
+-- Many compete for a mutex: one more ticket joins the waiters behind a ticket that holds alone.
 local till = now + ttl_us
 if behind and behind > now and expires > now and not share and not keep and not ARGV[6] and ARGV[5] ~= '1'
   and holder ~= id and ttl_us < 4e10 and now % 64 > 0 and redis.call('ZADD', KEYS[2], 'NX', my_fence, id) == 1 then
   redis.call('SET', record, cmsgpack.pack(FORMAT, my_fence, abandoned, nil, till, holder, fence, expires,
     since, info), 'PX', DAY)
   redis.call('HSET', KEYS[3], id, cmsgpack.pack(till, my_info, now))
-  if fence == last then  -- nobody has come since the holder: these keys are new
+  if fence == last then  -- no ticket has come since the holder: these keys are new
     redis.call('PEXPIRE', KEYS[2], DAY)
     redis.call('PEXPIRE', KEYS[3], DAY)
   end
@@ -32,10 +32,10 @@ end
 my_fence = math.max(my_fence, (ARGV[6] or 0) + 1)
 local my_share = ARGV[7] and {group = ARGV[7], weight = tonumber(ARGV[8]), permits = tonumber(ARGV[9])}
 
--- Hold it as the only one, under the newest fence.
+-- Hold as the only ticket, under the newest fence.
 local function hold()
   keep, crowded, holder, fence, expires, since, info = nil, false, id, last, till, now, my_info
-  rely(ttl_us)
+  extend_keep(ttl_us)
   save()
   return {ADMITTED, fence, abandoned, 0}
 end
@@ -48,19 +48,19 @@ end
 --[[queue.lua]]
 --[[standing.lua]]
 
-settle(id)
+ensure_holder(id)
 if not holder then
   last, share = my_fence, my_share
   return hold()
 end
 
 if holder == id and my_share and not share then
-  -- It held alone, and goes over to a group: others may fit beside it now.
+  -- It held alone, and joins a group: other tickets may fit beside it now.
   share = my_share
   admit(id)
 end
 
--- Where others wait, most who come have not been here before, and need not be looked for.
+-- Where others wait, most tickets that come are new, and need not be looked up.
 local wants_queue = ARGV[5] ~= '1'
 local joined = crowded and wants_queue and holder ~= id
   and redis.call('ZADD', queue, 'NX', my_fence, id) == 1
@@ -69,10 +69,10 @@ if standing then
   return standing
 end
 
-local longer = rely(ttl_us)
+local longer = extend_keep(ttl_us)
 if not crowded and fits(my_share) then
   last = my_fence
-  hold_beside(id, till, my_info, my_share, last)
+  hold_together(id, till, my_info, my_share, last)
   save()
   return {ADMITTED, last, abandoned, 0}
 end
@@ -87,8 +87,8 @@ end
 store(id, till, my_info, now, my_share)
 local ahead
 standing, ahead = waiting(last)
--- Those who wait renew, and that keeps the keys. Where they never wait for so long, it is done now and then.
+-- Renewals of the waiters keep the keys alive. Where waits are too short for renewals, one call in 64 does it.
 if longer or not joined or not ahead or now % 64 == 0 then
-  prolong()
+  refresh_keys()
 end
 return standing

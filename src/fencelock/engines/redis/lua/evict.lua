@@ -1,10 +1,10 @@
--- Take out all who hold, and pass the lock on; one that held alone leaves it abandoned.
--- Returns 1, or 0 if there was none.
+-- Take out all holders, and hand the lock over. A holder that held alone leaves it abandoned.
+-- Returns 1, or 0 if there was no holder.
 --[[saving.lua]]
 --[[queue.lua]]
-settle('')
+ensure_holder('')
 if not holder then
   return 0
 end
-pass_on(share and abandoned or 1, '')
+hand_over(share and abandoned or 1, '')
 return 1

@@ -1,13 +1,13 @@
--- What is needed where several hold together, or may. The rule is that of core/admission.py.
+-- For names that several tickets hold together, or may. The rule is in core/admission.py.
 
--- Whether a ticket may hold beside those who hold now.
+-- Whether a ticket may hold beside the holders.
 local function fits(its_share)
   return share and its_share and share.group == its_share.group
     and share.weight + its_share.weight <= its_share.permits
 end
 
--- Let one more hold beside those who do.
-local function hold_beside(id, its_expiry, its_info, its_share, its_fence)
+-- Let one more ticket hold beside the holders.
+local function hold_together(id, its_expiry, its_info, its_share, its_fence)
   if holder ~= '' then
     write(holder, expires, info, since, share, fence)
     holder, fence, since, info = '', nil, nil, nil
@@ -17,7 +17,7 @@ local function hold_beside(id, its_expiry, its_info, its_share, its_fence)
   share.weight, expires = share.weight + its_share.weight, math.min(expires, its_expiry)
 end
 
--- Let those in who are first in the queue and fit beside the group that holds; true if anything changed.
+-- Admit the first tickets in the queue that fit beside the group that holds. True if anything changed.
 local function admit(asking)
   local changed = false
   while crowded do
@@ -34,9 +34,9 @@ local function admit(asking)
     end
     changed = true
     if lives then
-      hold_beside(id, its_expiry, its_info, its_share, its_fence)
+      hold_together(id, its_expiry, its_info, its_share, its_fence)
       if id ~= asking then
-        tell(id, its_info, ADMITTED, its_fence, abandoned, 0)
+        push(id, its_info, ADMITTED, its_fence, abandoned, 0)
       end
     else
       drop(id)
@@ -45,8 +45,9 @@ local function admit(asking)
   return changed
 end
 
--- Take out those of several holders who have expired, and note when the next one does. False: nobody is left.
-local function bury()
+-- Of several holders, take out those that have expired. Sets `expires` to when the next one does. False if none
+-- is left.
+local function drop_expired_holders()
   while true do
     local next = redis.call('ZRANGE', queue, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
     local id = next[1]

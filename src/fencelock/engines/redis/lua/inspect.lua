@@ -1,10 +1,10 @@
 -- Who holds and who waits.
 -- ARGV: LIMIT (how many waiters to list)
--- Returns {last, abandoned, {holder...}, how many wait, {waiter...}}, the waiters first come first, each ticket
--- without its id: {fence, expires in (µs), holds or waits since (µs ago), owner, group, weight, permits}.
+-- Returns {last, abandoned, {holder...}, number of waiters, {waiter...}}, the waiters in the order of the queue.
+-- Each ticket is without its id: {fence, expires in (µs), holds or waits for (µs), owner, group, weight, permits}.
 --[[saving.lua]]
 --[[queue.lua]]
-settle('')
+ensure_holder('')
 local holders, listed = {}, {}
 if not holder then
   return {last, abandoned, holders, 0, listed}
@@ -37,10 +37,9 @@ end
 local limit = tonumber(ARGV[1])
 local ids = limit > 0 and redis.call('ZRANGE', queue, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, limit, 'WITHSCORES') or {}
 for at = 1, #ids, 2 do
-  local its_expiry, its_info, joined, its_share = ticket(ids[at])
+  local its_expiry, its_info, its_since, its_share = ticket(ids[at])
   if its_expiry and its_expiry > now then
-    local its_fence = tonumber(ids[at + 1])
-    show(listed, its_fence, its_expiry, joined or its_fence, its_info, its_share)
+    show(listed, tonumber(ids[at + 1]), its_expiry, its_since, its_info, its_share)
   else
     count = count - 1
   end

@@ -1,17 +1,17 @@
--- Take out this very ticket, and tell whom this admits.
--- ARGV: ID, DEPARTURE ('0': released, '1': lost, '2': withdrawn, so the flag stays as it is)
--- Returns 1, or 0 if it was not there (any more).
+-- Take out this ticket, and tell the tickets that are admitted by that.
+-- ARGV: ID, DEPARTURE ('0': released, '1': lost, '2': withdrawn: `abandoned` stays as it is)
+-- Returns 1, or 0 if it was not there.
 local id = ARGV[1]
 local flag = ARGV[2] ~= '2' and tonumber(ARGV[2])
 
--- Nobody waits, as in most cases.
+-- The common case: no ticket waits.
 if holder == id and not crowded and expires > now then
   abandoned = not share and flag or abandoned
   redis.call('SET', record, cmsgpack.pack(FORMAT, last, abandoned), 'PX', abandoned == 1 and DAY or HOUR)
   return 1
 end
 
--- The first in the queue waits to hold alone, as where many compete for a mutex.
+-- Many compete for a mutex: the first ticket in the queue waits to hold alone.
 if holder == id and crowded and not share and not keep and expires > now then
   local first = redis.call('ZPOPMIN', KEYS[2])
   local its_id, its_fence = first[1], first[2]
@@ -30,17 +30,17 @@ if holder == id and crowded and not share and not keep and expires > now then
     return 1
   end
   if its_id then
-    redis.call('ZADD', KEYS[2], its_fence, its_id)  -- for a moment
+    redis.call('ZADD', KEYS[2], its_fence, its_id)  -- put it back: the general code below takes it
   end
 end
 
 --[[saving.lua]]
 --[[queue.lua]]
 
--- One that leaves from further behind may be the first to notice that the holder has expired.
-settle(id)
+-- A ticket that leaves from further behind may be the first to notice that the holder has expired.
+ensure_holder(id)
 if holder == id then
-  pass_on(not share and flag or abandoned, '')
+  hand_over(not share and flag or abandoned, '')
   return 1
 end
 
@@ -54,26 +54,26 @@ local score = redis.call('ZSCORE', queue, id)
 drop(id)
 if score and tonumber(score) < 0 then
   share.weight = share.weight - its_share.weight
-  if bury() then
+  if drop_expired_holders() then
     admit('')
     save()
   else
-    pass_on(abandoned, '')
+    hand_over(abandoned, '')
   end
   return 1
 end
 
--- It may have kept those behind it out, though they fit.
+-- Perhaps it kept out tickets behind it that fit.
 if share and admit('') then
   save()
 end
--- The one behind now stands behind someone else: it should look again when that one expires.
+-- The ticket behind it stands behind another ticket now, and must look again when that one expires.
 local next = score and redis.call('ZRANGE', queue, '(' .. score, '+inf',
   'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES') or {}
 if next[1] then
   local _, its_info = ticket(next[1])
   if its_info then
-    tell(next[1], its_info, unpack((waiting(tonumber(next[2])))))
+    push(next[1], its_info, unpack((waiting(tonumber(next[2])))))
   end
 elseif behind then
   crowded = true  -- it was the last

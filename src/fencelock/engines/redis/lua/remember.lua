@@ -1,14 +1,14 @@
--- Note something down for the name, if this very ticket holds it.
--- KEYS[4]: the note, a string that ends by itself
+-- Store a note for the name, if this ticket holds it.
+-- KEYS[4]: the note, a string that expires by itself
 -- ARGV: ID, TEXT, KEEP_MS
--- Returns 1, or 0 if it does not hold (any more).
+-- Returns 1, or 0 if it does not hold.
 local id = ARGV[1]
 --[[saving.lua]]
 --[[queue.lua]]
-settle('')
+ensure_holder('')
 local holds = holder == id
 if holder == '' then
-  -- In both keys, as in `renewed`: a server that evicts keys may have dropped one of the two.
+  -- It must be in both keys, as in `renewed`: a server that evicts keys may have deleted one of them.
   local score = ticket(id) and redis.call('ZSCORE', queue, id)
   holds = score and tonumber(score) < 0
 end

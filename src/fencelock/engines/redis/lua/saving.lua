@@ -1,5 +1,4 @@
--- What is needed only where the record is more than a free one that somebody takes, or gives back: a script
--- that ends before it comes here does not pay for it.
+-- Functions that save the record. The common cases end before this, and do not pay for making the functions.
 local queue, tickets = KEYS[2], KEYS[3]
 local GONE, REFUSED = 0, 3
 
@@ -8,14 +7,14 @@ local function integer(number)
   return string.format('%.0f', number)
 end
 
--- How long to keep the keys: while somebody may come back to them, and a crashed holder's traces for a
--- day. A ticket with a short ttl must not cut short what one with a long ttl relies on: hence `keep`.
+-- How long to keep the keys: while a ticket may come back, and at least a day after a crash. `keep` is for tickets
+-- with a long ttl: a ticket with a short ttl must not shorten the life of the keys.
 local function lifetime()
   return keep and integer(keep) or DAY
 end
 
--- Note down how long a ticket may rely on the keys; true if that is longer than before.
-local function rely(ttl_us)
+-- Keep the keys long enough for a ticket. True if that is longer than before.
+local function extend_keep(ttl_us)
   local ms = 2 * ttl_us / 1000
   if ms > (keep or tonumber(DAY)) then
     keep = ms

@@ -1,7 +1,7 @@
--- Where a ticket stands that does not hold alone.
+-- The standing of a ticket that does not hold alone.
 
--- {place, fence, abandoned, recheck_us} of a living ticket that waits behind a living holder, and who in the
--- queue is right ahead of it.
+-- {place, fence, abandoned, recheck_us} of a living ticket that waits behind a living holder, and the id of the
+-- ticket in the queue right ahead of it.
 local function waiting(its_fence)
   while true do
     local ahead = redis.call('ZRANGE', queue, '(' .. integer(its_fence), '-inf',
@@ -17,10 +17,10 @@ local function waiting(its_fence)
   end
 end
 
--- Renew a ticket that holds or waits, and say where it stands; nil if it is not there.
--- Never sooner than promised before: this may be a late request with a shorter ttl.
+-- Renew a ticket that holds or waits, and return its standing; nil if it is not there.
+-- It never expires sooner than promised: this may be a late request with a shorter ttl.
 local function renewed(id, ttl_us, new_info)
-  local longer = rely(ttl_us)
+  local longer = extend_keep(ttl_us)
   if holder == id then
     expires, info = math.max(expires, now + ttl_us), new_info or info
     save()
@@ -33,7 +33,7 @@ local function renewed(id, ttl_us, new_info)
   if not its_expiry then
     return
   end
-  -- In both keys, or it is a newcomer: a server that evicts keys may have dropped one of the two.
+  -- If it is not in both keys, it is a new ticket: a server that evicts keys may have deleted one of them.
   local score = its_expiry > now and redis.call('ZSCORE', queue, id)
   if not score then
     drop(id)

@@ -1,6 +1,6 @@
--- Take the lock from whoever has it here, and note that it was abandoned.
+-- Take the lock from its holder here, and mark it as abandoned.
 -- ARGV: RUN, ''
--- Returns 1, or 0 if nobody had it.
+-- Returns 1, or 0 if there was no holder.
 --[[waiting.lua]]
 if not holder then
   return 0

@@ -1,17 +1,17 @@
 -- The first phase: take the lock here if it is free, under a fence above all earlier ones.
 -- ARGV: RUN, ID, TTL_MS, HINT (the client's clock in µs, or 0), OWNER,
---       CHANNEL (where to wake it if it is refused, or ''), WAITED_MS ('': it has never asked before)
--- Returns {GRANTED, fence, dirty, clean}, {REFUSED, ms until it would be free} or {BLANK, ms}.
+--       CHANNEL (where to wake it if it is refused, or ''), WAITED_MS ('': it asks for the first time)
+-- Returns {GRANTED, fence, dirty, clean}, {REFUSED, ms until the lock expires} or {BLANK, ms}.
 
--- A clock that is a hundred years ahead would lift fences to where Lua can't tell a number from the next.
+-- A clock that is a hundred years ahead would raise fences to where Lua can't tell a number from the next one.
 local ttl_ms, hint = tonumber(ARGV[3]), tonumber(ARGV[4])
 if hint > 2 ^ 52 then
   hint = 0
 end
 local my_fence = math.max(fence + 1, floor + 1, hint)
 
--- Free, at a node that remembers all, and nothing new for it to remember: as in most cases.
-if not held and run == ARGV[1] and whole == 1 and my_fence <= ceiling and ttl_ms <= longest and ARGV[7] == '' then
+-- The common case: the lock is free, the node is intact, and its own record does not change.
+if not held and run == ARGV[1] and intact == 1 and my_fence <= ceiling and ttl_ms <= longest and ARGV[7] == '' then
   dirty = open == 1 and fence or dirty
   redis.call('SET', trace, cmsgpack.pack(my_fence, 1, dirty, clean), 'PX', DAY + ttl_ms)
   redis.call('SET', lock, cmsgpack.pack(id, clock_ms(), ARGV[5]), 'PX', ARGV[3])

@@ -1,12 +1,13 @@
 -- Who has the lock here and who waits.
 -- ARGV: RUN, '', LIMIT (how many waiters to list)
--- Returns {fence, dirty, clean, open, how many wait, {"CHANNEL ID OWNER", ms since, ...}}, and of a holder also
--- its id, owner, ms since when, ms left.
+-- Returns {fence, dirty, clean, open, number of waiters, {"CHANNEL ID OWNER", waiting for (ms), ...}}, and of a
+-- holder also its id, owner, held for (ms), expires in (ms).
 local now_ms = clock_ms()
 local listed, waiting = {}, 0
 local all = redis.call('ZRANGE', waiters, 0, -1, 'WITHSCORES')
 for at = 1, #all, 2 do
-  -- Who does not listen any more does not wait: `wake` passes it over, too. A user that may not ask sees all.
+  -- A waiter that does not listen any more does not count: `wake` skips it, too. If the user may not ask that, all
+  -- count.
   local heard = redis.pcall('PUBSUB', 'NUMSUB', string.match(all[at], '^%S+'))
   if heard.err or heard[2] > 0 then
     waiting = waiting + 1

@@ -1,6 +1,6 @@
--- What the node knows of itself.
+-- What the node knows about itself.
 -- ARGV: RUN
--- Returns {whole (0 or 1), when it was found blank (ms), ms since then, ceiling, longest ttl in ms}.
+-- Returns {intact (0 or 1), when it was found blank (ms), ms since then, ceiling, longest ttl in ms}.
 --[[memory.lua]]
 local blank = blank_ms()
-return {whole, since, blank or 0, ceiling, longest}
+return {intact, since, blank or 0, ceiling, longest}

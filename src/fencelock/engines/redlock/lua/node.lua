@@ -1,19 +1,19 @@
 -- Stands in front of every script.
---   KEYS[1]  what the node knows of itself, without expiry: which process it was welcomed as, whether it is
---            whole, since when it is known in this state (ms), floor, ceiling, the longest ttl granted (ms),
---            mark and when it was set (ms)
+--   KEYS[1]  what the node knows about itself, without expiry: the process that was last readmitted, whether the
+--            node is intact, since when (ms), floor, ceiling, the longest ttl granted (ms), mark and when it was
+--            set (ms)
 --   ARGV[1]  RUN: the server's run_id, which the client reads on every new connection. A connection does not
 --            outlive the server's process, so this is the process that runs the script.
--- A node whose process is not the one that was welcomed may have forgotten anything: it is blank.
--- All fences granted since the welcome are above the floor; no fence of any name is above the ceiling, and
--- none from before the mark was set is above that.
+-- A node whose process is not the one that was readmitted may have lost any data: it is blank.
+-- All fences granted since then are above the floor. No fence of any name is above the ceiling, and no fence from
+-- before the mark was set is above the mark.
 local REFUSED, GRANTED, BLANK = 0, 1, 2
 
-local found = redis.call('MGET', unpack(KEYS, 1, math.min(3, #KEYS)))  -- with a name's lock and trace, if there is one
+local found = redis.call('MGET', unpack(KEYS, 1, math.min(3, #KEYS)))  -- a name's lock and trace, too
 local me = found[1]
-local run, whole, since, floor, ceiling, longest, mark, marked = '', 0, 0, 0, 0, 0, 0, 0
+local run, intact, since, floor, ceiling, longest, mark, marked = '', 0, 0, 0, 0, 0, 0, 0
 if me then
-  run, whole, since, floor, ceiling, longest, mark, marked = cmsgpack.unpack(me)
+  run, intact, since, floor, ceiling, longest, mark, marked = cmsgpack.unpack(me)
 end
 
 local function clock_ms()
@@ -22,5 +22,5 @@ local function clock_ms()
 end
 
 local function save_node()
-  redis.call('SET', KEYS[1], cmsgpack.pack(run, whole, since, floor, ceiling, longest, mark, marked))
+  redis.call('SET', KEYS[1], cmsgpack.pack(run, intact, since, floor, ceiling, longest, mark, marked))
 end

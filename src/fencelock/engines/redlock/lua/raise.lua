@@ -1,5 +1,5 @@
--- The second phase: bring the fence here up to the one that the bid has settled on.
--- Only while the bid has the lock here: so a fence under a holder moves by nobody's hand but its own.
+-- The second phase: raise the fence here to the one that the bid has chosen.
+-- Only while the bid has the lock here: so only the holder itself changes the fence under it.
 -- ARGV: RUN, ID, FENCE
 -- Returns {GRANTED, fence, dirty, clean}, the fence higher than asked for if it is; {REFUSED, ms} or {BLANK, ms}.
 --[[waiting.lua]]

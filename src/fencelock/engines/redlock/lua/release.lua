@@ -1,13 +1,13 @@
--- Give the lock back if this very ticket has it here, and wake the next. A blank node does it too.
+-- Release the lock if this ticket has it here, and wake the next waiter. A blank node does it too.
 -- ARGV: RUN, ID, FENCE (under which the ticket held), DEPARTURE ('0': released, '1': lost, '2': withdrawn),
---       CHANNEL, OWNER, WAITED_MS: those of one that will come again, when it is woken after the others;
---       with WAITED_MS '' those of one that waits no more
--- Returns 1, or 0 if it was not there (any more).
+--       CHANNEL, OWNER, WAITED_MS: of a ticket that stays listed as a waiter; with WAITED_MS '' the ticket is
+--       taken off the list
+-- Returns 1, or 0 if it was not there.
 local first
 if holder == id then
   redis.call('DEL', lock)
-  -- Marks that only grow, and the fence that was won, not the one that stands here: then no late or stray
-  -- release can hide a crash that came after it.
+  -- These only grow, and `clean` is the fence that was won, not the one that is stored here. So no late release can
+  -- hide a crash that came after it.
   if ARGV[4] == '0' then
     clean = math.max(clean, tonumber(ARGV[3]))
   elseif ARGV[4] == '1' then

@@ -1,6 +1,6 @@
--- Extend a holder's time; never brings one back.
--- The fence must still be the holder's: if it is higher, the lock was lost here and a late request of the
--- same ticket took it again, and others may have held it in between.
+-- Renew a holder. Never brings a ticket back.
+-- The fence must still be the holder's. If it is higher, the lock was lost here, a late request of the same ticket
+-- took it again, and others may have held it in between.
 -- ARGV: RUN, ID, TTL_MS, FENCE
 -- Returns 1 (extended), 0 (gone) or 2 (the node is blank).
 --[[waiting.lua]]

@@ -1,7 +1,7 @@
--- What is done to a name's lock, and to those who wait for it, where there is more to do than in most cases.
+-- Functions for a name's lock and its waiters. The common cases end before this.
 --[[memory.lua]]
 
--- ttl_ms: of the lock, if there is one. A trace never goes before it.
+-- ttl_ms: of the lock, if there is one. A trace never expires before the lock.
 local function save_trace(ttl_ms)
   redis.call('SET', trace, cmsgpack.pack(fence, open, dirty, clean), 'PX', DAY + (ttl_ms or 0))
 end
@@ -13,7 +13,7 @@ local function extend(ttl_ms)
   cover(fence, ttl_ms)
 end
 
--- Whether this very ticket has it, and not only in a memory from before the node forgot something.
+-- Whether this ticket has the lock, and not only in data from before the node lost some.
 local function mine()
   return holder == id and fence > floor
 end
@@ -22,23 +22,23 @@ local function granted()
   return {GRANTED, fence, dirty, clean}
 end
 
--- How one that waits is listed: by its ticket, whichever of its bids this is.
+-- The entry of a waiter: by its ticket, the same for all its bids.
 local function waiter(channel, owner)
   return channel .. ' ' .. string.match(id, '^[^.]*') .. ' ' .. owner
 end
 
--- Have this one woken when its turn may have come. It says how long it has waited: clocks are not compared.
+-- List this ticket as a waiter. It says how long it has waited, so that no clocks are compared.
 local function wait_here(channel, waited_ms, owner)
   redis.call('ZADD', waiters, clock_ms() - waited_ms, waiter(channel, owner))
   redis.call('PEXPIRE', waiters, 60000)
 end
 
--- A wake-up for one that does not wait would be lost, and nobody else woken.
+-- Take it off the list: a wake-up for a ticket that does not wait would be lost, and no other ticket woken.
 local function wait_no_more(channel, owner)
   redis.call('ZREM', waiters, waiter(channel, owner))
 end
 
--- It is free here: wake this one, or the one that comes next of those who still listen, and nobody else.
+-- The lock is free here: wake this waiter, or else the next one that still listens.
 local function wake(first)
   while first do
     local channel, its_id = string.match(first, '^(%S+) (%S+)')

@@ -13,7 +13,7 @@ import fencelock
 from tests import counting
 from tests.conformance.cells import Cell, OpenCell
 from tests.effort import effort
-from tests.engines.redis.seeing import connected, links
+from tests.engines.redis.server_state import connected, links
 from tests.servers import RedisFactory, RedisServer
 from tests.waiting import soon
 

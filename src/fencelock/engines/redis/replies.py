@@ -1,8 +1,7 @@
-"""Tickets and standings in the words of the scripts."""
+"""Reads the scripts' replies."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,14 +12,14 @@ _new = tuple.__new__
 
 
 def standing_of(reply: Iterable[int]) -> Standing:
-    """What `enter`, `renew` and a wake-up answer."""
+    """The standing in a reply of `enter` or `renew`, or in a wake-up."""
     place, fence, abandoned, recheck_us = reply
-    # Past the constructor of named tuples, which is written in Python.
+    # Not by the constructor of the named tuple, which is written in Python.
     return _new(Standing, (_PLACES[place], fence, abandoned == 1, recheck_us / 1e6))
 
 
-def news_of(wake_up: str) -> Standing | None:
-    """From a wake-up; None for one that can't be read: look again."""
+def pushed_standing(wake_up: str) -> Standing | None:
+    """The standing in a wake-up. None if it can't be read: the caller looks again."""
     try:
         return standing_of(map(int, wake_up.split()))
     except (ValueError, IndexError):
@@ -28,7 +27,7 @@ def news_of(wake_up: str) -> Standing | None:
 
 
 def inspection_of(name: str, reply: Sequence[Any]) -> Inspection:
-    """What `inspect` answers; those who hold come in no order."""
+    """The reply of `inspect`. Redis returns the holders in no order."""
     last, abandoned, holders, waiting, waiters = reply
     return Inspection(
         name,
@@ -45,13 +44,3 @@ def _ticket(
 ) -> tuple[Owner, int, float, float, Share]:
     share = Share(group.decode(), *permits)
     return Owner.unpack(owner.decode()), fence, since_us / 1e6, left_us / 1e6, share
-
-
-def us(seconds: float) -> str:
-    """A duration."""
-    return str(int(seconds * 1_000_000))
-
-
-def ms(seconds: float) -> str:
-    """A duration of which nothing is cut off."""
-    return str(math.ceil(seconds * 1000))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fencelock.core.ticket import Owner
-from fencelock.engines.redlock.seeing import inspection_of
+from fencelock.engines.redlock.inspection import inspection_of
 
 OWNER = Owner("host", 1).pack().encode()
 

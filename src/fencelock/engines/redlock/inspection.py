@@ -1,4 +1,4 @@
-"""What the nodes say of a name, put together."""
+"""Combines what the nodes say about names: who holds, who waits, which names are held."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from fencelock.engines.resp.packing import pack
 
 
 class Scan:
-    """Looks at all keys of every node, a part at a time, for names that somebody holds."""
+    """Finds the names that are held, by scanning all keys of every node in parts."""
 
     def __init__(self) -> None:
         self.done: set[int] = set()
-        """The nodes that were looked at from end to end."""
+        """The nodes whose keys were all seen."""
         self._found: dict[str, set[int]] = {}
 
     def request(self, node: int, cursor: bytes = b"0") -> Request:
-        """The next part of a node's keys."""
+        """The request for the next part of a node's keys."""
         return Request.of(node, [pack([("SCAN", cursor, "MATCH", LOCKS, "COUNT", "500")])])
 
     def take(self, node: int, replies: list[Any] | None) -> Sequence[Request]:
-        """Take in a part."""
+        """Take in a part. Returns the request for the next one."""
         if replies is None:
             return ()
         cursor, keys = replies[0]
@@ -36,13 +36,13 @@ class Scan:
             return ()
         return [self.request(node, cursor)]
 
-    def on(self, enough: int) -> list[str]:
-        """The names that are held on so many nodes."""
+    def held_on(self, enough: int) -> list[str]:
+        """The names that are held on at least so many nodes."""
         return [name for name, nodes in self._found.items() if len(nodes) >= enough]
 
 
-class _Seen(NamedTuple):
-    """One node's answer, as the script `inspect` gives it."""
+class _View(NamedTuple):
+    """One node's answer to the script `inspect`."""
 
     fence: int
     dirty: int
@@ -59,11 +59,11 @@ class _Seen(NamedTuple):
 def inspection_of(
     name: str, answers: Sequence[Sequence[Any]], enough: int, limit: int
 ) -> Inspection:
-    """Who holds a name, by a majority, and who waits for it, as far as any node knows."""
-    nodes = [_Seen(*answer) for answer in answers]
+    """Who holds a name on a majority of nodes, and who waits for it at any node."""
+    nodes = [_View(*answer) for answer in answers]
     holders = _holders(nodes, enough)
     dirty, clean = max(node.dirty for node in nodes), max(node.clean for node in nodes)
-    if not holders:  # what nobody has, and nobody has given back, was left behind
+    if not holders:  # a fence that nobody has and nobody has released was abandoned
         dirty = max([dirty, *(node.fence for node in nodes if node.open and node.id is None)])
     return Inspection(
         name,
@@ -75,8 +75,8 @@ def inspection_of(
     )
 
 
-def _holders(nodes: list[_Seen], enough: int) -> tuple[Holder, ...]:
-    votes: dict[bytes, list[_Seen]] = {}
+def _holders(nodes: list[_View], enough: int) -> tuple[Holder, ...]:
+    votes: dict[bytes, list[_View]] = {}
     for node in nodes:
         if node.id is not None:
             votes.setdefault(node.id, []).append(node)
@@ -93,16 +93,16 @@ def _holders(nodes: list[_Seen], enough: int) -> tuple[Holder, ...]:
 
 
 def _agreed(fences: list[int]) -> int:
-    """The fence of a holder: most of its nodes know it. Some may be past it, or have missed its raise."""
+    """The fence that most of a holder's nodes have. Some nodes may be past it, or have missed the raise."""
     return max(fences, key=lambda fence: (fences.count(fence), fence))
 
 
-def _waiters(nodes: list[_Seen]) -> tuple[Waiter, ...]:
-    """They have no fence yet, and nothing of theirs expires: they only asked to be woken."""
+def _waiters(nodes: list[_View]) -> tuple[Waiter, ...]:
+    """Waiters have no fence yet, and their entries do not expire: they only asked to be woken."""
     since: dict[bytes, tuple[int, str]] = {}
     for node in nodes:
-        for words, ms in zip(node.waiters[::2], node.waiters[1::2], strict=True):
-            _, id, owner = words.split(b" ", 2)
+        for entry, ms in zip(node.waiters[::2], node.waiters[1::2], strict=True):
+            _, id, owner = entry.split(b" ", 2)
             since[id] = max(since.get(id, (0, "")), (ms, owner.decode()))
     return tuple(
         Waiter(Owner.unpack(owner), 0, ms / 1000, math.inf)

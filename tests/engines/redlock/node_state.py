@@ -33,7 +33,7 @@ def fence(node: RedisServer, name: str) -> int:
 
 
 def waiters(node: RedisServer, name: str) -> list[str]:
-    """The ids of those whom this node would wake, the first one first."""
+    """The ids of the waiters that this node would wake, in order."""
     return [entry.split()[1] for entry in node.execute("ZRANGE", keys_of(name)[3], 0, -1)]
 
 
@@ -46,7 +46,7 @@ def listening(node: RedisServer, name: str) -> int:
 
 
 async def nothing_left(nodes: Sequence[RedisServer], name: str) -> None:
-    """Wait until no node knows of anyone who holds or waits: before the ttl."""
+    """Wait until no node knows of a holder or a waiter. It must happen before the ttl is over."""
 
     def left() -> list[tuple[str, list[str]]]:
         return [(holder(node, name), waiters(node, name)) for node in nodes]

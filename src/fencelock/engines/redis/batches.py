@@ -1,4 +1,4 @@
-"""Many requests at once: those for one server go there in one write."""
+"""Requests of many tickets at once: those for one server go there in one write."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ import hiredis
 from fencelock.core.ticket import Place, Standing, Ticket
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis import requests
+from fencelock.engines.redis.replies import standing_of
 from fencelock.engines.redis.scripts import ENTER, RENEW
 from fencelock.engines.redis.topology import Topology, Unserved
-from fencelock.engines.redis.words import standing_of
 from fencelock.engines.resp.advice import first_word
 from fencelock.engines.resp.link import Node
 from fencelock.engines.resp.script import Script
-from fencelock.engines.resp.wire import forgotten
+from fencelock.engines.resp.wire import script_missing
 from fencelock.io.contract import IO
 
-LEAST = 0.01
-"""Seconds that a request gets at the least, and which don't count."""
+MIN_TIMEOUT = 0.01
+"""Minimum timeout of a request, in seconds. Less time than this counts as no time."""
 
 
 def time_left(io: IO, timeout: float, started: float) -> float:
-    """What is left of a timeout; the same again if hardly anything was used, for it is dear to
-    give a socket another one."""
+    """What is left of a timeout. Unchanged if hardly any was used: a new timeout of a socket is expensive."""
     used = io.now() - started
-    return timeout if used < LEAST else max(timeout - used, LEAST)
+    return timeout if used < MIN_TIMEOUT else max(timeout - used, MIN_TIMEOUT)
 
 
-class Many:
-    """The requests of many tickets, and what came of them."""
+class Batches:
+    """Sends the requests of many tickets, and collects standings and failures."""
 
     def __init__(self, topology: Topology, io: IO) -> None:
         self._topology = topology
@@ -40,22 +39,22 @@ class Many:
     async def enter_free(
         self, tickets: Sequence[Ticket], timeout: float
     ) -> tuple[list[Standing], list[RequestFailed]]:
-        """Take what is free, and say what went wrong.
+        """Take the names that are free. Returns standings and failures.
 
-        One server after the other: a caller that is cancelled leaves nothing behind that still asks,
-        and what comes behind one that is refused is not asked for at the next server.
+        It asks one server after the other. So nothing still asks after a cancellation, and after a refusal
+        the next server is not asked for the tickets that come later.
         """
-        calls = [requests.attempt(ticket) for ticket in tickets]
+        calls = [requests.enter_if_free(ticket) for ticket in tickets]
         standings = [Standing(Place.REFUSED)] * len(tickets)
         end = len(tickets)
         started = self._io.now()
-        groups, failures = await self._spread(tickets, range(end), timeout)
+        groups, failures = await self._by_node(tickets, range(end), timeout)
         for node, indexes in groups.items():
             wanted = [index for index in indexes if index < end]
             if failures or not wanted:
                 continue
             remaining = time_left(self._io, timeout, started)
-            replies = await self._tried(node, ENTER, [calls[i] for i in wanted], remaining)
+            replies = await self._try_batch(node, ENTER, [calls[i] for i in wanted], remaining)
             for index, reply in zip(wanted, replies, strict=True):
                 if isinstance(reply, RequestFailed):
                     failures.append(reply)
@@ -68,7 +67,7 @@ class Many:
     async def renew(
         self, tickets: Sequence[Ticket], timeout: float
     ) -> tuple[list[Standing | None], list[RequestFailed]]:
-        """Renew what can be renewed, and say what went wrong."""
+        """Renew what can be renewed. Returns standings and failures."""
         standings: list[Standing | None] = [None] * len(tickets)
         started = self._io.now()
         failures = await self._renew_round(tickets, standings, timeout)
@@ -80,15 +79,16 @@ class Many:
     async def batch(
         self, node: Node, script: Script, calls: list[bytes], timeout: float
     ) -> list[Any]:
-        """Call a script many times in one write; a call that was refused is answered by `RequestFailed`."""
+        """Call a script many times in one write. The answer to a call that was refused is a
+        `RequestFailed`."""
         started = self._io.now()
         link = await node.take(timeout)
         try:
             left = time_left(self._io, timeout, started)
             replies = await link.ask(b"".join(calls), len(calls), left)
-            if any(forgotten(reply) for reply in replies):
-                # The first one brings the text; for the others a repetition does no harm.
-                again = script.spell_out(b"".join(calls))
+            if any(script_missing(reply) for reply in replies):
+                # The first call brings the text. To repeat the other calls does no harm.
+                again = script.with_text(b"".join(calls))
                 left = time_left(self._io, timeout, started)
                 replies = await link.ask(again, len(calls), left)
             return [
@@ -100,25 +100,25 @@ class Many:
         finally:
             node.give(link)
 
-    async def _tried(
+    async def _try_batch(
         self, node: Node, script: Script, calls: list[bytes], timeout: float
     ) -> list[Any]:
-        """The same; if the server can't be talked to, that is the answer to each of them."""
+        """The same. If the request fails, the failure is the answer to each call."""
         try:
             return await self.batch(node, script, calls, timeout)
         except RequestFailed as error:
-            self._topology.mistrust(node)
+            self._topology.invalidate(node)
             return [error] * len(calls)
 
-    async def _spread(
+    async def _by_node(
         self, tickets: Sequence[Ticket], indexes: Iterable[int], timeout: float
     ) -> tuple[dict[Node, list[int]], list[RequestFailed]]:
-        """Which tickets belong to which server, and why some belong to none."""
+        """Group tickets by the server of their name. Returns also why some have none."""
         groups: dict[Node, list[int]] = {}
         failures: list[RequestFailed] = []
         for index in indexes:
             name = tickets[index].name
-            try:  # at hand for almost all, and there may be thousands: no coroutine for each
+            try:  # mostly known, and there may be thousands of tickets: no coroutine for each
                 node = self._topology.known(name) or await self._topology.node(name, timeout)
             except Unserved as error:
                 failures.append(error)
@@ -131,16 +131,16 @@ class Many:
     async def _renew_round(
         self, tickets: Sequence[Ticket], standings: list[Standing | None], timeout: float
     ) -> list[RequestFailed]:
-        """Renew those tickets that have no answer yet, at all their servers at the same time."""
+        """Renew the tickets that have no standing yet, at all their servers at the same time."""
         started = self._io.now()
         unanswered = (index for index, standing in enumerate(standings) if standing is None)
-        groups, failures = await self._spread(tickets, unanswered, timeout)
+        groups, failures = await self._by_node(tickets, unanswered, timeout)
         timeout = time_left(self._io, timeout, started)
         parts = [
             self._renew_at(node, tickets, indexes, standings, failures, timeout)
             for node, indexes in groups.items()
         ]
-        # Side by side: a node that hangs must not use up the time of the others.
+        # At the same time: a node that hangs must not use up the time of the others.
         others = [self._io.spawn(part, "fencelock-renew") for part in parts[1:]]
         if parts:
             await parts[0]
@@ -157,13 +157,11 @@ class Many:
         failures: list[RequestFailed],
         timeout: float,
     ) -> None:
-        """Renew the tickets of one server in one write, and note down how each stands."""
+        """Renew the tickets of one server in one write. Fills in standings and failures."""
         calls = [requests.renew(tickets[i]) for i in indexes]
-        replies = await self._tried(node, RENEW, calls, timeout)
+        replies = await self._try_batch(node, RENEW, calls, timeout)
         for index, reply in zip(indexes, replies, strict=True):
-            if isinstance(
-                reply, RequestFailed
-            ):  # trouble with one name is no trouble with the others
+            if isinstance(reply, RequestFailed):
                 failures.append(reply)
             else:
                 standings[index] = standing_of(reply)

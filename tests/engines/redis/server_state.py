@@ -18,7 +18,7 @@ return {last, holder or '', expires or 0}
 
 
 class Record(NamedTuple):
-    """What Redis remembers of a name, besides who waits."""
+    """What Redis remembers of a name, besides the waiters."""
 
     newest_fence: int
     holder: str
@@ -31,7 +31,7 @@ def record(server: RedisServer, name: str) -> Record:
 
 
 def tickets(server: RedisServer, name: str) -> list[str]:
-    """The ids of the holder and of those who wait, first come first."""
+    """The ids of the holder and of the waiters, in the order of the queue."""
     key, queue, *_ = keys_of(tag_of(name))
     holder = record(server, name).holder if server.execute("EXISTS", key) else ""
     waiting = [str(id) for id in server.execute("ZRANGE", queue, 0, -1)]
@@ -77,7 +77,7 @@ async def lost(lease: Any) -> None:
 
 
 async def empty(server: RedisServer, name: str) -> None:
-    """Wait until nobody stands in the queue."""
+    """Wait until the queue is empty."""
     await soon(lambda: not tickets(server, name), "the queue to be empty")
 
 

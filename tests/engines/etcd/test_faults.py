@@ -8,7 +8,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, answered, queued
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.engines.etcd.soak import soak
 from tests.servers_etcd import EtcdCluster, EtcdServer
 from tests.waiting import PATIENCE, eventually, soon, within
@@ -43,7 +43,7 @@ async def test_one_server_less(
     lease = await cell.run(lambda: client.lock(cell.name, ttl=9).acquire())
     waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=30).acquire())
     await queued(cell, client, 1)
-    await soon(lambda: seeing.watchers(cluster) == 2, "the waiter to listen")
+    await soon(lambda: server_state.watchers(cluster) == 2, "the waiter to listen")
     assert member is not None
     getattr(member, harm)()
     try:
@@ -96,7 +96,7 @@ async def test_a_waiter_leaves_a_frozen_server_by_itself(
     lease = await cell.run(lambda: holder.lock(cell.name, ttl=300).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=300).acquire())
     await queued(cell, holder, 1)
-    await soon(lambda: seeing.watchers(etcd_private) == 2, "the waiter to listen")
+    await soon(lambda: server_state.watchers(etcd_private) == 2, "the waiter to listen")
     with etcd_private.frozen(member):
         await cell.run(lease.release)
         second = await within(waiter)  # its own renewals are 100 s apart

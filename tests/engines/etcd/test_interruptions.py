@@ -83,7 +83,7 @@ def test_an_interrupted_client_goes_on(etcd_url: str) -> None:
         warnings.simplefilter("ignore")  # that a coroutine was not awaited
         assert isinstance(client._engine, EtcdEngine)
         for moment in count():
-            client._engine._queues.leases._leases.clear()  # so that it is granted one
+            client._engine._tickets.leases._leases.clear()  # so that it is granted one
             hit = interrupted(moment, use, "fencelock/engines/etcd")
             with client.lock(name, ttl=5, timeout=PATIENCE):
                 pass
@@ -121,7 +121,7 @@ def test_an_interrupted_waiter_leaves_no_watch(etcd_url: str) -> None:
             parked = partial(next, parking.__await__(), None)
             hit = interrupted(moment, parked, "fencelock/engines/etcd")
         engine.unpark(waiter)
-        assert engine._watches._nobody(), moment
+        assert not engine._listener._has_watchers(), moment
         if not hit:
             break
     assert moment > 10

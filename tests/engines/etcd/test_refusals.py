@@ -13,7 +13,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.servers import HOST, RedisServer, free_port
 from tests.servers_etcd import EtcdCluster, make_certificate
 from tests.waiting import eventually, soon, within
@@ -117,7 +117,7 @@ async def test_tokens_that_expire(guarded: EtcdCluster, open_cell: OpenCell) -> 
     lease = await cell.run(lambda: client.lock(cell.name, ttl=30).acquire())
     waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=30).acquire())
     await queued(cell, client, 1)
-    await soon(lambda: seeing.watchers(guarded) == 2, "the waiter to listen")
+    await soon(lambda: server_state.watchers(guarded) == 2, "the waiter to listen")
     await asyncio.sleep(2.5 * TOKEN_SECONDS)  # time itself is under test
     await cell.run(lease.renew)
     await cell.run(lease.release)
@@ -139,10 +139,10 @@ async def test_a_watch_that_is_refused_because_the_token_has_expired(
     names = [f"{cell.name}:{letter}" for letter in "ab"]
     leases = [await cell.run(client.lock(name, ttl=600).acquire) for name in names]
     early = cell.actor().start(other.lock(names[0], ttl=600).acquire)
-    await soon(lambda: seeing.watchers(guarded) == 2, "the first to listen")
+    await soon(lambda: server_state.watchers(guarded) == 2, "the first to listen")
     await asyncio.sleep(2.5 * TOKEN_SECONDS)  # time itself is under test
     late = cell.actor().start(other.lock(names[1], ttl=600).acquire)
-    await soon(lambda: seeing.watchers(guarded) == 4, "both to listen")
+    await soon(lambda: server_state.watchers(guarded) == 4, "both to listen")
     for lease, waiter in zip(leases, (early, late), strict=True):
         await cell.run(lease.release)
         await cell.run((await within(waiter)).release)
@@ -219,7 +219,7 @@ async def test_a_full_database(open_cell: OpenCell, tmp_path: Path) -> None:
             await cell.run(lambda: client.lock(cell.name + ":new").acquire(timeout=2))
         assert caught.value.outcome == "not applied"
         await cell.run(lease.release)
-        assert seeing.of(cluster, cell.name) == []
+        assert server_state.of(cluster, cell.name) == []
 
 
 def _is_full(cluster: EtcdCluster) -> bool:

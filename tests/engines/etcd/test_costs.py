@@ -13,7 +13,7 @@ from fencelock.engines.registry import open_engine
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import OpenCell, queued
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.servers_etcd import EtcdCluster
 from tests.waiting import soon, within
 
@@ -28,13 +28,13 @@ async def test_a_pair_is_two_transactions(etcd_cluster: EtcdCluster, open_cell: 
             await cell.run(lease.release)
 
     await pairs(1)  # grants the leases
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     await pairs(10)
-    used = seeing.calls(etcd_cluster) - before
+    used = server_state.calls(etcd_cluster) - before
     kept_alive = used.pop("LeaseKeepAlive", 0)  # each 5 seconds
     assert used == {"Txn": 20}
     assert kept_alive <= 1
-    assert seeing.of(etcd_cluster, cell.name) == []
+    assert server_state.of(etcd_cluster, cell.name) == []
 
 
 async def test_a_lock_that_is_used_often_is_a_single_key(
@@ -46,7 +46,7 @@ async def test_a_lock_that_is_used_often_is_a_single_key(
     keys = set()
     for _ in range(10):
         lease = await cell.run(lambda: client.lock(cell.name).acquire())
-        keys |= set(seeing.tickets(etcd_cluster, cell.name).values())
+        keys |= set(server_state.tickets(etcd_cluster, cell.name).values())
         assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
         await cell.run(lease.release)
     assert len(keys) <= 2
@@ -59,9 +59,9 @@ async def test_trying_in_vain_is_one_transaction(
     holder, client = cell.client(ttl=600), cell.client(ttl=600)
     await cell.run(lambda: holder.lock(cell.name).acquire())
     assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
-    used = seeing.calls(etcd_cluster) - before
+    used = server_state.calls(etcd_cluster) - before
     used.pop("LeaseKeepAlive", 0)
     assert used == {"Txn": 1}
 
@@ -72,9 +72,9 @@ def test_many_renewals_are_few_transactions(etcd_cluster: EtcdCluster) -> None:
     tickets = [Ticket(f"{name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(250)]
     for ticket in tickets:
         run(engine.enter(ticket, if_free=False, timeout=30))
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     standings = run(engine.renew(tickets, timeout=30))
-    used = seeing.calls(etcd_cluster) - before
+    used = server_state.calls(etcd_cluster) - before
     assert [standing.place.name for standing in standings if standing] == ["ADMITTED"] * 250
     assert used.pop("LeaseKeepAlive", 0) <= 1
     assert used == {"Txn": 3}
@@ -89,16 +89,16 @@ def test_many_waiting_tickets_of_one_name_are_renewed_together(etcd_cluster: Etc
     tickets = [Ticket(name, new_id(), 30.0, Owner("host", 1)) for _ in range(150)]
     for ticket in tickets:
         run(engine.enter(ticket, if_free=False, timeout=30))
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     standings = run(engine.renew(tickets, timeout=30))
-    used = seeing.calls(etcd_cluster) - before
+    used = server_state.calls(etcd_cluster) - before
     places = [standing.place.name for standing in standings if standing]
     assert places == ["ADMITTED"] + ["WAITING"] * 149
     assert used["Txn"] == 2
     for ticket in reversed(tickets):
         assert run(engine.leave(ticket, timeout=30))
     run(engine.close())
-    assert seeing.of(etcd_cluster, name) == []
+    assert server_state.of(etcd_cluster, name) == []
 
 
 async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster) -> None:
@@ -120,9 +120,9 @@ async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster)
             tasks += [asyncio.create_task(contend()) for _ in range(50)]
             await soon(partial(wait, joined), f"{joined} waiters")
         await soon(partial(_listening, client, 500), "them to listen")
-        assert seeing.watchers(etcd_cluster) == 1_000
+        assert server_state.watchers(etcd_cluster) == 1_000
         assert etcd_cluster.total("etcd_debugging_mvcc_watch_stream_total") == streams + 1
-        before, asked = _events(etcd_cluster), seeing.calls(etcd_cluster)
+        before, asked = _events(etcd_cluster), server_state.calls(etcd_cluster)
         hand_offs = 20
         await gate.release()
         for number in range(hand_offs):
@@ -133,7 +133,7 @@ async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster)
         expected = before + 1 + 2 * hand_offs  # the first holder has waited for nobody
         await soon(lambda: _events(etcd_cluster) >= expected, "the events")
         assert _events(etcd_cluster) == expected
-        used = seeing.calls(etcd_cluster) - asked
+        used = server_state.calls(etcd_cluster) - asked
         # Rarely two to make sure, for etcd tells of an event a moment before one can read it.
         once = 2 * (hand_offs + 1)
         assert once <= used["Txn"] < once + hand_offs, "one to release, one to make sure"
@@ -141,8 +141,8 @@ async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster)
             task.cancel()
         await asyncio.wait(tasks)
         await running[-1].release()
-        assert seeing.of(etcd_cluster, name) == []
-    await soon(lambda: seeing.watchers(etcd_cluster) == 0, "all watches to be gone")
+        assert server_state.of(etcd_cluster, name) == []
+    await soon(lambda: server_state.watchers(etcd_cluster) == 0, "all watches to be gone")
 
 
 async def test_a_client_that_waits_no_more_keeps_no_stream(
@@ -153,11 +153,11 @@ async def test_a_client_that_waits_no_more_keeps_no_stream(
     lease = await cell.run(lambda: other.lock(cell.name).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, other, 1)
-    await soon(lambda: seeing.watchers(etcd_cluster) == 2, "the watches")
+    await soon(lambda: server_state.watchers(etcd_cluster) == 2, "the watches")
     await cell.run(lease.release)
     second = await waiter
-    await soon(lambda: seeing.watchers(etcd_cluster) == 0, "the watches to be gone")
-    await soon(lambda: client._engine._watches._task is None, "the stream to be closed")
+    await soon(lambda: server_state.watchers(etcd_cluster) == 0, "the watches to be gone")
+    await soon(lambda: client._engine._listener._task is None, "the stream to be closed")
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, other, 1)
     await cell.run(second.release)
@@ -173,11 +173,13 @@ async def test_to_make_sure_asks_one_server_unless_that_knows_less(
     lease = await cell.run(lambda: other.lock(cell.name).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await soon(lambda: _listening(client, 1), "the waiter")
-    queues, asked, revisions = client._engine._queues, [], []
-    ask = queues.ask
+    cluster, asked, revisions = client._engine._cluster, [], []
+    send = cluster.txn
 
-    async def note(request: TxnRequest, until: float, *, repeatable: bool = False) -> TxnResponse:
-        answer: TxnResponse = await ask(request, until, repeatable=repeatable)
+    async def observed(
+        request: TxnRequest, until: float, *, repeatable: bool = False
+    ) -> TxnResponse:
+        answer: TxnResponse = await send(request, until, repeatable=repeatable)
         steps = [*request.success, *request.failure]
         asked.append(all(step.request_range.serializable for step in steps))
         if lags and asked == [True]:
@@ -185,7 +187,7 @@ async def test_to_make_sure_asks_one_server_unless_that_knows_less(
         revisions.append(answer.header.revision)
         return answer
 
-    monkeypatch.setattr(queues, "ask", note)
+    monkeypatch.setattr(cluster, "txn", observed)
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
     # etcd tells of an event a moment before one can read it: rarely somebody is quick enough to notice.
@@ -199,8 +201,8 @@ def _events(cluster: EtcdCluster) -> float:
 
 def _listening(client: Any, count: int) -> bool:
     """Whether so many wait for news, and don't just look whether they missed some."""
-    watchers = [seat.watcher for seat in client._engine._queues.seats.values()]
-    ready = [one for one in watchers if one is not None and not one.deaf and not one.over]
+    watchers = [entry.watcher for entry in client._engine._tickets.entries.values()]
+    ready = [one for one in watchers if one is not None and not one.not_begun and not one.must_look]
     return len(ready) == count
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fencelock.core.ticket import ALONE, Owner, Place, Share, Standing, Ticket
-from fencelock.engines.etcd import removing, tickets
+from fencelock.engines.etcd import markers, tickets
 from fencelock.engines.etcd.engine import EtcdEngine
 from fencelock.engines.etcd.expiry import Expiry
 from fencelock.engines.registry import open_engine
@@ -58,7 +58,7 @@ def test_a_row_that_died_is_followed_after_one_ttl(
     dead: EtcdEngine, etcd_url: str, share: Share, if_free: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the row, only the last is ahead of the one that waits. They are taken out a few at a time."""
-    for module in (removing, tickets):
+    for module in (markers, tickets):
         monkeypatch.setattr(module, "BATCH", 2)
     engine, name = open_engine(etcd_url, BlockingIO()), f"row:{new_id()}"
     assert isinstance(engine, EtcdEngine)

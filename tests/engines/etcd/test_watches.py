@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencelock.core.ticket import ALONE, Share
-from fencelock.engines.etcd.admission import Ahead
+from fencelock.engines.etcd.admission import Ahead, Blockers
 from fencelock.engines.etcd.messages_pb2 import Event, KeyValue
 from fencelock.engines.etcd.watches import Watch, Watcher
 from fencelock.io.blocking import BlockingIO
@@ -20,7 +20,7 @@ def ahead(fence: int, key: bytes = KEY, share: Share = ALONE) -> Ahead:
 
 
 def watcher(*those: Ahead, lacking: int = 0, revision: int = 10) -> Watcher:
-    return Watcher(those, lacking, revision, BlockingIO().event())
+    return Watcher(Blockers(those, lacking), revision, BlockingIO().event())
 
 
 def put(revision: int, created: int) -> Event:

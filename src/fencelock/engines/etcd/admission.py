@@ -60,9 +60,14 @@ class Blockers(NamedTuple):
 
     ahead: tuple[Ahead, ...] = ()
     lacking: int = 0
-    """How much weight of them must go. 0: any of them."""
+    """How much weight of them must go before the ticket looks again. 0: it looks when any of them goes."""
     short: bool = False
     """Whether the ticket is short of permits."""
+
+    @property
+    def decisive(self) -> bool:
+        """Whether the ticket keeps waiting as long as these are renewed and nothing else happens to them."""
+        return bool(self.ahead) and (self.lacking > 0 or not self.short)
 
 
 def blockers(share: Share, queue: QueueAhead) -> Blockers | None:

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fencelock.core.errors import EngineError
+from fencelock.core.note import Note
 from fencelock.core.ticket import Departure, Inspection, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
-from fencelock.engines.etcd import listing
+from fencelock.engines.etcd import listing, notes, parking
 from fencelock.engines.etcd.blocking import BlockingNode
 from fencelock.engines.etcd.cluster import Cluster
+from fencelock.engines.etcd.entering import enter
 from fencelock.engines.etcd.errors import with_advice
 from fencelock.engines.etcd.keys import Keys
 from fencelock.engines.etcd.leases import SPARE
+from fencelock.engines.etcd.leaving import leave
 from fencelock.engines.etcd.listener import Listener
 from fencelock.engines.etcd.multiplexed import AsyncioNode
 from fencelock.engines.etcd.node import Node
-from fencelock.engines.etcd.notes import Notes
-from fencelock.engines.etcd.parking import Parking
 from fencelock.engines.etcd.renewing import renew
 from fencelock.engines.etcd.tickets import Tickets
 from fencelock.engines.etcd.urls import credentials_of, login_of
@@ -53,15 +54,13 @@ class EtcdEngine(Engine):
         self._where = where
         self._io = io
         self._tickets = Tickets(cluster, io)
-        self._notes = Notes(self._tickets)
         self._listener = Listener(
             cluster, io, self._tickets.saw_renewal, self._tickets.expiry.reached
         )
-        self._parking = Parking(self._tickets, self._listener, io)
 
     @translated
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
-        return await self._tickets.enter(ticket, if_free, self._io.now() + timeout)
+        return await enter(self._tickets, ticket, if_free, self._io.now() + timeout)
 
     @translated
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
@@ -72,25 +71,26 @@ class EtcdEngine(Engine):
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
         self.unpark(ticket)
-        return await self._tickets.leave(ticket, departure, self._io.now() + timeout)
+        return await leave(self._tickets, ticket, departure, self._io.now() + timeout)
 
     @translated
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        return await self._parking.park(ticket, until)
+        return await parking.park(self._tickets, self._listener, ticket, until)
 
     def unpark(self, ticket: Ticket) -> None:
-        self._parking.unpark(ticket)
+        parking.unpark(self._tickets, self._listener, ticket)
 
     def interrupt(self, ticket: Ticket) -> None:
-        self._parking.interrupt(ticket)
+        parking.interrupt(self._tickets, ticket)
 
     @translated
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
-        return await self._notes.remember(ticket, text, keep, self._io.now() + timeout)
+        note = Note(keep, text)
+        return await notes.remember(self._tickets, ticket, note, self._io.now() + timeout)
 
     @translated
     async def recall(self, name: str, *, timeout: float) -> str | None:
-        return await self._notes.recall(name, self._io.now() + timeout)
+        return await notes.recall(self._tickets, name, self._io.now() + timeout)
 
     @translated
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:

@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from fencelock.core.ticket import Share, Ticket
-from fencelock.engines.etcd.admission import Ahead
+from fencelock.engines.etcd.admission import Ahead, Blockers
 from fencelock.engines.etcd.keys import Keys
 from fencelock.engines.etcd.leases import Lease
 from fencelock.engines.etcd.messages_pb2 import KeyValue
@@ -22,15 +22,15 @@ class View(NamedTuple):
     """0: not known, and neither is whether the ticket is in the queue."""
     revision: int = 0
     """The revision of the cluster at which this was so."""
-    ahead: tuple[Ahead, ...] = ()
-    """The tickets that it waits for; see `admission.py`."""
-    lacking: int = 0
-    """How much weight of these must go before the ticket looks again. 0: it looks when any of them goes."""
+    blockers: Blockers = Blockers()
+    """The tickets that it waits for."""
     admitted: bool = False
     abandoned: bool | None = None
     """None: not known yet. The client finds out when the ticket is admitted."""
-    decisive: bool = False
-    """Whether the ticket keeps waiting as long as the tickets ahead are renewed and nothing else happens."""
+
+    @property
+    def ahead(self) -> tuple[Ahead, ...]:
+        return self.blockers.ahead
 
     def only_renewed(self, earlier: View) -> bool:
         """Whether the tickets ahead are the same as earlier, and at most renewed."""
@@ -41,21 +41,6 @@ class View(NamedTuple):
 
 class Entry:
     """Client-side state of one ticket, from its first request to join until it leaves."""
-
-    __slots__ = (
-        "_editions",
-        "converted",
-        "key",
-        "keys",
-        "label",
-        "lease",
-        "promised_until",
-        "record",
-        "short",
-        "unanswered",
-        "view",
-        "watcher",
-    )
 
     def __init__(self, ticket: Ticket, label: str) -> None:
         self.keys = Keys.of(ticket.name)

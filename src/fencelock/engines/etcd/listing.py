@@ -9,14 +9,25 @@ from typing import NamedTuple
 from fencelock.core.admission import fits
 from fencelock.core.names import matches
 from fencelock.core.ticket import Holder, Inspection, Owner, Share, Waiter
-from fencelock.engines.etcd import removing
 from fencelock.engines.etcd.admission import Ahead
 from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.keys import QUEUES, QUEUES_END, Keys, name_of
-from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest
+from fencelock.engines.etcd.leases import Lease
+from fencelock.engines.etcd.markers import mark
+from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest, TxnRequest
 from fencelock.engines.etcd.tickets import Tickets
 from fencelock.engines.etcd.values import Marker, Record
-from fencelock.engines.etcd.wire import BATCH, first, get, newest, oldest, txn
+from fencelock.engines.etcd.wire import (
+    BATCH,
+    created_at,
+    delete,
+    first,
+    get,
+    nested,
+    newest,
+    oldest,
+    txn,
+)
 
 _PAGE = 5_000
 """Keys that one request lists."""
@@ -70,17 +81,28 @@ async def evict(tickets: Tickets, name: str, until: float) -> bool:
         if Record.unpack(holders[0].value).share.group:
             evicted = await _evict_sharers(tickets, holders, until)
         else:
-            request = partial(removing.evict, keys, holders[0])
+            request = partial(_evict, keys, holders[0])
             evicted = (await tickets.markers.write(request, until)).succeeded
         if evicted:
             return True
 
 
+def _evict(keys: Keys, holder: KeyValue, markers: Lease) -> TxnRequest:
+    """Take out a ticket that holds alone."""
+    fence = holder.create_revision
+    steps = [mark(keys, "abandoned", fence, markers), delete(holder.key)]
+    return txn([created_at(holder.key, fence)], steps)
+
+
 async def _evict_sharers(tickets: Tickets, holders: list[KeyValue], until: float) -> bool:
+    """Take out tickets that share. The marker says nothing about them."""
     evicted = False
     for start in range(0, len(holders), BATCH):
-        request = removing.evict_sharers(holders[start : start + BATCH])
-        answer = await tickets.cluster.txn(request, until, repeatable=True)
+        steps = [
+            nested([created_at(one.key, one.create_revision)], [delete(one.key)])
+            for one in holders[start : start + BATCH]
+        ]
+        answer = await tickets.cluster.txn(txn(then=steps), until, repeatable=True)
         evicted = evicted or any(op.response_txn.succeeded for op in answer.responses)
     return evicted
 

@@ -67,17 +67,17 @@ def search(entry: Entry, fence: int = 0, *, all_peers: bool = False) -> list[Par
 def read_search(entry: Entry, fence: int, answers: Sequence[ResponseOp]) -> Seen:
     marker = Marker.read(answers[0].response_range)
     if not entry.shares:
-        return Seen(fence, Blockers(tickets(answers[1])), marker)
-    others = [*tickets(answers[1]), *tickets(answers[2])]
+        return Seen(fence, Blockers(tickets_in(answers[1])), marker)
+    others = [*tickets_in(answers[1]), *tickets_in(answers[2])]
     if len(answers) == 3:
         queue = QueueAhead(others)
     else:
         complete = not answers[3].response_range.more
-        queue = QueueAhead(others, tickets(answers[3]), complete, tickets(answers[4]))
+        queue = QueueAhead(others, tickets_in(answers[3]), complete, tickets_in(answers[4]))
     return Seen(fence, blockers(entry.record.share, queue), marker)
 
 
-def tickets(answer: ResponseOp) -> tuple[Ahead, ...]:
+def tickets_in(answer: ResponseOp) -> tuple[Ahead, ...]:
     return tuple(map(Ahead.read, answer.response_range.kvs))
 
 
@@ -151,7 +151,7 @@ def _renewal(entry: Entry, view: View, record: Record, lease: Lease) -> list[Par
     if view.admitted:
         return [renewal]
     everything = search(entry, view.fence)
-    if not view.decisive:
+    if not view.blockers.decisive:
         return [renewal, nested([], everything)]
     # Most often the tickets ahead are the same as before. Then etcd need not go through the whole queue.
     same_ahead = [created_at(one.key, one.fence) for one in view.ahead]
@@ -163,12 +163,12 @@ def read_renewal(entry: Entry, view: View, answers: Sequence[ResponseOp]) -> See
     if len(answers) == 1:
         return Seen(view.fence, asked=False)
     found = answers[1].response_txn
-    if not view.decisive or not found.succeeded:
+    if not view.blockers.decisive or not found.succeeded:
         return read_search(entry, view.fence, found.responses)
-    ahead = tuple(one for answer in found.responses for one in tickets(answer))
+    ahead = tuple(one for answer in found.responses for one in tickets_in(answer))
     if not all(map(Ahead.only_renewed, ahead, view.ahead)):
         return Seen(view.fence, None)
-    return Seen(view.fence, Blockers(ahead, view.lacking, view.lacking > 0))
+    return Seen(view.fence, view.blockers._replace(ahead=ahead))
 
 
 def write(entry: Entry, record: Record, lease: Lease) -> Part:

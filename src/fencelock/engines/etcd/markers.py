@@ -19,19 +19,32 @@ The marker lives on a lease of one to two days, in case no client comes to tidy 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from fencelock.engines.etcd.admission import Ahead
 from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.entry import Entry
 from fencelock.engines.etcd.errors import CallFailed, Compacted, LeaseGone
 from fencelock.engines.etcd.keys import Keys
 from fencelock.engines.etcd.leases import Lease, Leases
 from fencelock.engines.etcd.messages_pb2 import RangeRequest, TxnRequest, TxnResponse
-from fencelock.engines.etcd.removing import mark, mark_for_sharers
-from fencelock.engines.etcd.values import Marker, Record
-from fencelock.engines.etcd.wire import Part, changed_at, created_at, first, oldest, txn
+from fencelock.engines.etcd.values import Marker, Record, State, marker_value
+from fencelock.engines.etcd.wire import (
+    BATCH,
+    Part,
+    changed_at,
+    created_at,
+    delete,
+    first,
+    nested,
+    newest,
+    none_before,
+    oldest,
+    put,
+    txn,
+)
 
 
 class Meaning(NamedTuple):
@@ -123,3 +136,27 @@ def _replace(entry: Entry, fence: int, marker: Marker | None, new: Part) -> TxnR
     """Replace the marker if the ticket is still there, and the marker has not changed."""
     revision = 0 if marker is None else marker.revision
     return txn([created_at(entry.key, fence), changed_at(entry.keys.marker, revision)], [new])
+
+
+def mark(keys: Keys, state: State, fence: int, markers: Lease) -> Part:
+    return put(keys.marker, marker_value(state, fence), markers.id)
+
+
+def mark_for_sharers(keys: Keys, abandoned: bool, markers: Lease) -> Part:
+    """The marker that tickets that share leave behind: "abandoned" if they found the name so, else none."""
+    return mark(keys, "abandoned", 0, markers) if abandoned else delete(keys.marker)
+
+
+def removal(keys: Keys, expired: Sequence[Ahead], markers: Lease, *, before: int = 0) -> TxnRequest:
+    """Take out tickets that have expired, unless one was renewed. If the first of them held alone, mark it.
+
+    The last answer has the newest tickets that are left `before` a fence. That is how a client sees the
+    other tickets of a row that died together.
+    """
+    oldest_one = min(expired, key=lambda one: one.fence)
+    steps = [delete(one.key) for one in expired]
+    if not oldest_one.share.group:
+        is_first = none_before(keys.queue, keys.end, oldest_one.fence)
+        steps.append(nested([is_first], [mark(keys, "abandoned", oldest_one.fence, markers)]))
+    same = [changed_at(one.key, one.version) for one in expired]
+    return txn(same, [*steps, newest(keys.queue, keys.end, BATCH, before=before)])

@@ -18,64 +18,62 @@ from fencelock.engines.etcd.tickets import Tickets
 from fencelock.engines.etcd.wire import created_at, first, get_without_value, put, txn
 
 
-class Notes:
-    """The notes that this client writes and reads."""
+async def remember(tickets: Tickets, ticket: Ticket, note: Note, until: float) -> bool:
+    """Store a note if this ticket holds the name."""
+    holding = await _holding(tickets, ticket, until)
+    if holding is None:
+        return False
+    lease = await tickets.leases.single(note.keep, until)
+    key = note_key(ticket.name)
+    # The first step tells on which lease the note lives that this one replaces.
+    steps = [get_without_value(key), put(key, note.pack(), lease.id)]
+    try:
+        answer = await tickets.cluster.txn(txn([created_at(*holding)], steps), until)
+    except CallFailed as error:
+        if error.outcome == "not applied":
+            await _end(tickets, lease.id, until)
+        raise
+    if not answer.succeeded:
+        await _end(tickets, lease.id, until)
+        return False
+    _left(tickets, ticket.name, answer.header.revision, note)
+    replaced = first(answer.responses[0].response_range)
+    if replaced is not None:
+        await _end(tickets, replaced.lease, until)
+    return True
 
-    def __init__(self, tickets: Tickets) -> None:
-        self._tickets = tickets
 
-    async def remember(self, ticket: Ticket, text: str, keep: float, until: float) -> bool:
-        """Store a note if this ticket holds the name."""
-        holding = await self._holding(ticket, until)
-        if holding is None:
-            return False
-        lease = await self._tickets.leases.single(keep, until)
-        key, note = note_key(ticket.name), Note(keep, text)
-        # The first step tells on which lease the note lives that this one replaces.
-        steps = [get_without_value(key), put(key, note.pack(), lease.id)]
-        try:
-            answer = await self._tickets.cluster.txn(txn([created_at(*holding)], steps), until)
-        except CallFailed as error:
-            if error.outcome == "not applied":
-                await self._end(lease.id, until)
-            raise
-        if not answer.succeeded:
-            await self._end(lease.id, until)
-            return False
-        self._left(ticket.name, answer.header.revision, keep)
-        replaced = first(answer.responses[0].response_range)
-        if replaced is not None:
-            await self._end(replaced.lease, until)
-        return True
+async def recall(tickets: Tickets, name: str, until: float) -> str | None:
+    """The note, unless its time is up."""
+    found = first(await tickets.cluster.read(RangeRequest(key=note_key(name)), until))
+    if found is None:
+        return None
+    note = Note.unpack(found.value)
+    return note.text if _left(tickets, name, found.mod_revision, note) > 0 else None
 
-    async def recall(self, name: str, until: float) -> str | None:
-        """The note, unless its time is up."""
-        found = first(await self._tickets.cluster.read(RangeRequest(key=note_key(name)), until))
-        if found is None:
-            return None
-        note = Note.unpack(found.value)
-        return note.text if self._left(name, found.mod_revision, note.keep) > 0 else None
 
-    async def _holding(self, ticket: Ticket, until: float) -> tuple[bytes, int] | None:
-        """Key and fence of an admitted ticket. It stays admitted as long as its key is there."""
-        entry = self._tickets.entries.get(ticket.id)
-        if entry is None or not entry.view.fence:
-            entry = await self._tickets.find(ticket, until)
-        if entry is None:
-            return None
-        view = entry.view
-        if view.admitted:
-            return entry.key, view.fence
-        standing = await self._tickets.look(entry, until)
-        if standing is None or standing.place is not Place.ADMITTED:
-            return None
-        return entry.key, standing.fence
+async def _holding(tickets: Tickets, ticket: Ticket, until: float) -> tuple[bytes, int] | None:
+    """Key and fence of an admitted ticket. It stays admitted as long as its key is there."""
+    entry = tickets.entries.get(ticket.id)
+    if entry is None or not entry.view.fence:
+        entry = await tickets.find(ticket, until)
+    if entry is None:
+        return None
+    view = entry.view
+    if view.admitted:
+        return entry.key, view.fence
+    standing = await tickets.look(entry, until)
+    if standing is None or standing.place is not Place.ADMITTED:
+        return None
+    return entry.key, standing.fence
 
-    def _left(self, name: str, revision: int, keep: float) -> float:
-        """Seconds that a note has left which was seen just now."""
-        return self._tickets.expiry.left(f"note {name}", revision, keep, passing=True)
 
-    async def _end(self, lease: int, until: float) -> None:
-        """End a lease without a note. It might last for a year."""
-        with suppress(CallFailed):
-            await self._tickets.leases.end(lease, until)
+def _left(tickets: Tickets, name: str, revision: int, note: Note) -> float:
+    """Seconds that a note has left which was seen just now."""
+    return tickets.expiry.left(f"note {name}", revision, note.keep, passing=True)
+
+
+async def _end(tickets: Tickets, lease: int, until: float) -> None:
+    """End a lease without a note. It might last for a year."""
+    with suppress(CallFailed):
+        await tickets.leases.end(lease, until)

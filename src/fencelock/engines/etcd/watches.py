@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fencelock.engines.etcd.admission import Ahead
+from fencelock.engines.etcd.admission import Ahead, Blockers
 from fencelock.engines.etcd.errors import CallFailed
 from fencelock.engines.etcd.messages_pb2 import Event, KeyValue
 from fencelock.io.contract import Event as Flag
@@ -20,24 +20,10 @@ OnRenewed = Callable[[KeyValue], Ahead]
 class Watcher:
     """One waiting ticket: what it knows, and what its watches have told it."""
 
-    __slots__ = (
-        "ahead",
-        "broken",
-        "flag",
-        "heard",
-        "lacking",
-        "late",
-        "must_look",
-        "not_begun",
-        "renewed",
-        "revision",
-        "watches",
-    )
-
-    def __init__(self, ahead: Sequence[Ahead], lacking: int, revision: int, flag: Flag) -> None:
-        self.ahead = {one.key: one for one in ahead}
+    def __init__(self, blockers: Blockers, revision: int, flag: Flag) -> None:
+        self.ahead = {one.key: one for one in blockers.ahead}
         """The tickets ahead that it waits for, as they were last seen."""
-        self.lacking = lacking
+        self.lacking = blockers.lacking
         """How much weight of the tickets ahead must still go. 0: any of them."""
         self.revision = revision
         """It knows all that happened up to this revision."""

@@ -5,25 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from fencelock.engines.etcd import messages_pb2 as messages
 from fencelock.engines.etcd.messages_pb2 import (
-    AuthenticateRequest,
-    AuthenticateResponse,
     Compare,
     KeyValue,
-    LeaseGrantRequest,
-    LeaseGrantResponse,
-    LeaseKeepAliveRequest,
-    LeaseKeepAliveResponse,
-    LeaseRevokeRequest,
-    LeaseRevokeResponse,
-    LeaseTimeToLiveRequest,
-    LeaseTimeToLiveResponse,
     RangeRequest,
     RangeResponse,
     TxnRequest,
-    TxnResponse,
-    WatchRequest,
-    WatchResponse,
 )
 
 
@@ -39,15 +27,21 @@ def _method(path: str, request: Any, response: Any) -> Method:
     return Method(f"/etcdserverpb.{path}", request.SerializeToString, response.FromString)
 
 
-RANGE = _method("KV/Range", RangeRequest, RangeResponse)
-TXN = _method("KV/Txn", TxnRequest, TxnResponse)
-WATCH = _method("Watch/Watch", WatchRequest, WatchResponse)
-GRANT = _method("Lease/LeaseGrant", LeaseGrantRequest, LeaseGrantResponse)
-REVOKE = _method("Lease/LeaseRevoke", LeaseRevokeRequest, LeaseRevokeResponse)
+RANGE = _method("KV/Range", messages.RangeRequest, messages.RangeResponse)
+TXN = _method("KV/Txn", messages.TxnRequest, messages.TxnResponse)
+WATCH = _method("Watch/Watch", messages.WatchRequest, messages.WatchResponse)
+GRANT = _method("Lease/LeaseGrant", messages.LeaseGrantRequest, messages.LeaseGrantResponse)
+REVOKE = _method("Lease/LeaseRevoke", messages.LeaseRevokeRequest, messages.LeaseRevokeResponse)
 # etcd defines it as a stream. With one request and one answer it works as a plain call.
-KEEP_ALIVE = _method("Lease/LeaseKeepAlive", LeaseKeepAliveRequest, LeaseKeepAliveResponse)
-TIME_TO_LIVE = _method("Lease/LeaseTimeToLive", LeaseTimeToLiveRequest, LeaseTimeToLiveResponse)
-AUTHENTICATE = _method("Auth/Authenticate", AuthenticateRequest, AuthenticateResponse)
+KEEP_ALIVE = _method(
+    "Lease/LeaseKeepAlive", messages.LeaseKeepAliveRequest, messages.LeaseKeepAliveResponse
+)
+TIME_TO_LIVE = _method(
+    "Lease/LeaseTimeToLive", messages.LeaseTimeToLiveRequest, messages.LeaseTimeToLiveResponse
+)
+AUTHENTICATE = _method(
+    "Auth/Authenticate", messages.AuthenticateRequest, messages.AuthenticateResponse
+)
 
 
 # The parts of a transaction are dicts: protobuf would copy messages at each level.

@@ -26,7 +26,7 @@ def of(cluster: EtcdCluster, name: str) -> list[str]:
 
 
 def tickets(cluster: EtcdCluster, name: str) -> dict[str, str]:
-    """The keys of a name's tickets, by their id, the first one first."""
+    """The keys of a name's tickets, by their id, in the order of the queue."""
     found = cluster.ctl("get", Keys.of(name).queue.decode(), "--prefix", "--sort-by=CREATE")
     return {
         Record.unpack(base64.b64decode(kv["value"])).id: base64.b64decode(kv["key"]).decode()
@@ -53,7 +53,7 @@ def watchers(cluster: EtcdCluster) -> float:
 
 
 def calls(cluster: EtcdCluster) -> Counter[str]:
-    """How often each method was called, ever."""
+    """How often each method was called since the servers started."""
     count: Counter[str] = Counter()
     for member in cluster.members:
         for name, value in member.metrics().items():

@@ -52,7 +52,7 @@ async def test_a_lock_that_is_used_often_is_a_single_key(
     assert len(keys) <= 2
 
 
-async def test_trying_in_vain_is_one_transaction(
+async def test_a_refused_try_is_one_transaction(
     etcd_cluster: EtcdCluster, open_cell: OpenCell
 ) -> None:
     cell = open_cell(etcd_cluster.url)
@@ -102,7 +102,7 @@ def test_many_waiting_tickets_of_one_name_are_renewed_together(etcd_cluster: Etc
 
 
 async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster) -> None:
-    """Two watches for each waiter, one stream for all. Of a release hears who is next, and who left."""
+    """Two watches for each waiter, one stream for all. A release wakes the next ticket only."""
     name = f"crowd:{new_id()}"
     streams = etcd_cluster.total("etcd_debugging_mvcc_watch_stream_total")
     async with fencelock.AsyncClient(etcd_cluster.url, ttl=600) as client:
@@ -116,7 +116,7 @@ async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster)
             return (await client.inspect(name, limit=0)).waiting == count
 
         tasks: list[asyncio.Task[None]] = []
-        for joined in range(50, 501, 50):  # at once they would be too much for three servers here
+        for joined in range(50, 501, 50):  # 500 at once would be too much for three servers here
             tasks += [asyncio.create_task(contend()) for _ in range(50)]
             await soon(partial(wait, joined), f"{joined} waiters")
         await soon(partial(_listening, client, 500), "them to listen")
@@ -130,11 +130,11 @@ async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster)
             await running[number].release()
         await soon(partial(_longer_than, running, hand_offs), "the last holder")
         assert len(running) == hand_offs + 1
-        expected = before + 1 + 2 * hand_offs  # the first holder has waited for nobody
+        expected = before + 1 + 2 * hand_offs  # the first holder has not waited, so it has no watch
         await soon(lambda: _events(etcd_cluster) >= expected, "the events")
         assert _events(etcd_cluster) == expected
         used = server_state.calls(etcd_cluster) - asked
-        # Rarely two to make sure, for etcd tells of an event a moment before one can read it.
+        # Rarely two to make sure: etcd reports an event a moment before it can be read.
         once = 2 * (hand_offs + 1)
         assert once <= used["Txn"] < once + hand_offs, "one to release, one to make sure"
         for task in tasks:
@@ -183,14 +183,16 @@ async def test_to_make_sure_asks_one_server_unless_that_knows_less(
         steps = [*request.success, *request.failure]
         asked.append(all(step.request_range.serializable for step in steps))
         if lags and asked == [True]:
-            answer.header.revision -= 1  # as if it had not come yet to what the waiter was told
+            answer.header.revision -= (
+                1  # as if this server did not know yet what the waiter was told
+            )
         revisions.append(answer.header.revision)
         return answer
 
     monkeypatch.setattr(cluster, "txn", observed)
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
-    # etcd tells of an event a moment before one can read it: rarely somebody is quick enough to notice.
+    # etcd reports an event a moment before it can be read. Rarely a client is quick enough to notice.
     assert asked == ([True, False] if revisions[0] < revisions[-1] else [True])
     assert len(asked) == 2 or not lags
 
@@ -200,7 +202,7 @@ def _events(cluster: EtcdCluster) -> float:
 
 
 def _listening(client: Any, count: int) -> bool:
-    """Whether so many wait for news, and don't just look whether they missed some."""
+    """Whether so many waiters listen, and do not just look whether they missed something."""
     watchers = [entry.watcher for entry in client._engine._tickets.entries.values()]
     ready = [one for one in watchers if one is not None and not one.not_begun and not one.must_look]
     return len(ready) == count

@@ -1,4 +1,4 @@
-"""Since when a ticket was not renewed for sure, though nobody has watched it; and rows that died together."""
+"""When tickets expire that no client has watched, and rows of tickets that died together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READER = Share("readers", 0, 1)
 
 
 def test_revisions_that_fall_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a backup was restored, a ticket may have been renewed at a revision that was reached before."""
+    """After a backup was restored, a ticket may be renewed at a revision that was reached before."""
     io = BlockingIO()
     expiry = Expiry(io)
     for moment, revision in enumerate([10, 20, 30, 15]):
@@ -32,7 +32,7 @@ def test_revisions_that_fall_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def dead(etcd_url: str) -> EtcdEngine:
-    """One that renews nothing: its tickets are as those of a process that was killed."""
+    """An engine that renews nothing: its tickets are like those of a process that was killed."""
     engine = open_engine(etcd_url, BlockingIO())
     assert isinstance(engine, EtcdEngine)
     return engine
@@ -57,7 +57,7 @@ def after(engine: EtcdEngine, standing: Standing) -> None:
 def test_a_row_that_died_is_followed_after_one_ttl(
     dead: EtcdEngine, etcd_url: str, share: Share, if_free: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the row, only the last is ahead of the one that waits. They are taken out a few at a time."""
+    """The waiter watches only the last ticket of the row. It takes them out a few at a time."""
     for module in (markers, tickets):
         monkeypatch.setattr(module, "BATCH", 2)
     engine, name = open_engine(etcd_url, BlockingIO()), f"row:{new_id()}"
@@ -76,7 +76,7 @@ def test_a_row_that_died_is_followed_after_one_ttl(
     run(dead.close())
 
 
-def test_one_that_lives_stays_in_its_row(dead: EtcdEngine, etcd_url: str) -> None:
+def test_a_live_ticket_stays_in_its_row(dead: EtcdEngine, etcd_url: str) -> None:
     engine, name = open_engine(etcd_url, BlockingIO()), f"alive:{new_id()}"
     assert isinstance(engine, EtcdEngine)
     enter(dead, ticket(name))

@@ -39,7 +39,7 @@ def ticket(name: str, ttl: float = 30.0) -> Ticket:
 async def test_a_waiter_whose_lease_is_revoked_is_not_told_that_it_holds(
     cell: Cell, etcd_cluster: EtcdCluster
 ) -> None:
-    """etcd's own lock service tells it just that."""
+    """etcd's own lock service makes this mistake."""
     client, other = cell.client(), cell.client()
     lease = await cell.run(lambda: other.lock(cell.name, ttl=60).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire())
@@ -76,10 +76,10 @@ async def test_a_holder_whose_lease_is_revoked_loses_it(
     assert server_state.of(etcd_cluster, cell.name) == []
 
 
-async def test_leases_that_went_while_nobody_needed_them(
+async def test_leases_that_ended_while_no_ticket_needed_them(
     cell: Cell, etcd_cluster: EtcdCluster
 ) -> None:
-    """Expired in a long pause, or revoked: granted anew, and nobody notices."""
+    """Expired in a long pause, or revoked: they are granted anew, and no caller notices."""
     before = server_state.leases(etcd_cluster)
     client = cell.client()
     first = await cell.run(lambda: client.lock(cell.name).acquire())
@@ -109,7 +109,7 @@ async def test_tickets_of_one_ttl_share_a_lease(cell: Cell, etcd_cluster: EtcdCl
 def test_a_ticket_that_is_not_renewed_is_taken_out_though_its_lease_lives(
     etcd_cluster: EtcdCluster,
 ) -> None:
-    """The ttl is each ticket's own: others of the same client are renewed all the time."""
+    """Each ticket has its own ttl. Others of the same client are renewed all the time."""
     name = f"own:{new_id()}"
     engine, behind = (open_engine(etcd_cluster.url, BlockingIO()) for _ in range(2))
     dead, alive, heir = ticket(name, 3.0), ticket(name + ":2", 3.0), ticket(name)
@@ -164,7 +164,7 @@ def test_trying_again_and_again_takes_out_a_dead_holder(etcd_cluster: EtcdCluste
 
 
 @pytest.mark.slow
-async def test_a_dead_process_that_nobody_watched_is_gone_with_its_lease(
+async def test_without_waiters_a_dead_process_is_gone_with_its_lease(
     cell: Cell, etcd_cluster: EtcdCluster
 ) -> None:
     client = cell.client()
@@ -183,7 +183,7 @@ async def test_a_dead_process_that_nobody_watched_is_gone_with_its_lease(
     assert server_state.of(etcd_cluster, cell.name) == []
 
 
-async def test_an_abandoned_name_stays_so_until_someone_releases(cell: Cell) -> None:
+async def test_an_abandoned_name_stays_so_until_a_release(cell: Cell) -> None:
     engine = cell.client()._engine
 
     async def on(coroutine: Any) -> Any:
@@ -193,7 +193,7 @@ async def test_an_abandoned_name_stays_so_until_someone_releases(cell: Cell) -> 
     await on(engine.enter(first, if_free=False, timeout=30))
     await on(engine.enter(second, if_free=False, timeout=30))
     await on(engine.enter(third, if_free=False, timeout=30))
-    # A holder by position that never knew of it, and withdraws: nobody worked, nothing is abandoned.
+    # The second one holds by its position, never knew it, and withdraws: nothing is abandoned.
     assert await on(engine.leave(first, timeout=30))
     assert await on(engine.leave(second, timeout=2, departure=Departure.WITHDRAWN))
     standing = await on(engine.enter(third, if_free=False, timeout=30))
@@ -218,7 +218,7 @@ async def test_a_thousand_attempts_leave_nothing(etcd_cluster: EtcdCluster) -> N
         lease = await holder.lock(name).acquire()
 
         async def attempt(number: int) -> None:
-            # Some get no answer in time on a busy machine: those must leave nothing either.
+            # On a busy machine some get no answer in time. They must leave nothing either.
             if number % 3 == 0:
                 with suppress(fencelock.EngineError):
                     assert await client.lock(name).try_acquire() is None
@@ -234,7 +234,7 @@ async def test_a_thousand_attempts_leave_nothing(etcd_cluster: EtcdCluster) -> N
 
         for start in range(0, 1_000, 50):
             await asyncio.gather(*(attempt(number) for number in range(start, start + 50)))
-        # Those that were cancelled in the middle of a request are taken out in the background.
+        # The client takes out in the background what was cancelled in the middle of a request.
         await soon(
             lambda: list(server_state.tickets(etcd_cluster, name)) == [lease.id],
             "only the holder's ticket",

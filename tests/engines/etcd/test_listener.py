@@ -1,4 +1,4 @@
-"""What is heard by those who wait: nothing is missed, nothing is made twice, nothing is left."""
+"""What waiters hear: they miss nothing, make no watch twice, and leave none behind."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def opened(etcd_cluster: EtcdCluster) -> Iterator[Open]:
 
 
 def ticket(name: str, ttl: float = 300.0) -> Ticket:
-    """Its renewals are so far apart that they bring no news."""
+    """A ticket with a long ttl: in a test it is never renewed."""
     return Ticket(name, new_id(), ttl, Owner("host", 1))
 
 
@@ -76,7 +76,7 @@ async def test_a_release_before_the_watch_begins_is_not_missed(opened: Open) -> 
     leave(second, waiter)
 
 
-async def test_that_the_own_ticket_is_gone_before_the_watch_begins_is_not_missed(
+async def test_the_end_of_the_own_ticket_before_the_watch_begins_is_not_missed(
     opened: Open, etcd_cluster: EtcdCluster
 ) -> None:
     first, second = opened(), opened()
@@ -91,8 +91,8 @@ async def test_that_the_own_ticket_is_gone_before_the_watch_begins_is_not_missed
 
 
 @pytest.mark.parametrize("renewed", [False, True])
-async def test_what_happens_to_other_names_wakes_nobody(opened: Open, renewed: bool) -> None:
-    """The cluster has moved on since it joined: it looks, finds nothing new, and goes on waiting."""
+async def test_what_happens_to_other_names_wakes_no_waiter(opened: Open, renewed: bool) -> None:
+    """The cluster has moved on since the waiter joined: it looks, finds nothing new, and goes on waiting."""
     first, second = opened(), opened()
     name = f"calm:{new_id()}"
     holder, waiter, other = ticket(name), ticket(name), ticket(name + ":other")
@@ -111,7 +111,7 @@ async def test_what_happens_to_other_names_wakes_nobody(opened: Open, renewed: b
     leave(second, waiter)
 
 
-async def test_those_who_take_turns_keep_their_watches(opened: Open) -> None:
+async def test_contenders_that_take_turns_keep_their_watches(opened: Open) -> None:
     engines = [opened(), opened()]
     name = f"turns:{new_id()}"
     holder = ticket(name)
@@ -131,7 +131,7 @@ async def test_those_who_take_turns_keep_their_watches(opened: Open) -> None:
     leave(engines[0], holder)
 
 
-async def test_watches_that_nobody_needs_end(
+async def test_watches_that_no_ticket_needs_end(
     opened: Open, etcd_cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "_MAX_SPARE", 3)
@@ -175,7 +175,7 @@ async def test_watches_that_nobody_needs_end(
 async def test_what_happens_while_a_stream_is_broken_is_not_missed(
     opened: Open, etcd_cluster: EtcdCluster
 ) -> None:
-    """Though etcd has thrown away what happened."""
+    """Even if etcd has thrown away its history."""
     first, second = opened(), opened()
     name = f"broken:{new_id()}"
     holder, waiter = ticket(name), ticket(name)

@@ -1,4 +1,4 @@
-"""The connection is cut after a request was carried out: it was never lost, nor done twice."""
+"""The connection is cut after a request was applied. It is neither lost nor applied twice."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def proxy(etcd_cluster: EtcdCluster, grpc_proxy: Callable[[int], TcpProxy]) -> T
 
 @pytest.fixture
 def cell(etcd_cluster: EtcdCluster, proxy: TcpProxy, open_cell: OpenCell) -> Cell:
-    """The first server is behind the proxy; there is another one to go to."""
+    """The first server is behind the proxy, and there is a second one."""
     return open_cell(f"etcd://{HOST}:{proxy.port},{etcd_cluster.members[1].address}")
 
 
@@ -90,8 +90,10 @@ async def test_the_grant_of_a_lease(cell: Cell, etcd_cluster: EtcdCluster, proxy
     assert server_state.leases(etcd_cluster) <= before
 
 
-async def test_nobody_listens(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy) -> None:
-    """Delivered but never answered: the next server says what became of it."""
+async def test_a_server_that_does_not_answer(
+    cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy
+) -> None:
+    """Applied but never answered: the next server says what became of it."""
     client = await connected(cell)
     proxy.mute()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())

@@ -1,4 +1,4 @@
-"""What notes cost, and that they and their leases end by themselves."""
+"""What notes cost, and how they and their leases end by themselves."""
 
 from collections.abc import Iterator
 
@@ -63,9 +63,7 @@ def test_no_lease_is_left_without_its_note(
     assert recall(engine, holder) == "two"
 
 
-def test_nobody_has_to_ask_for_it_to_end(
-    etcd_cluster: EtcdCluster, engine: Engine, holder: Ticket
-) -> None:
+def test_a_note_ends_by_itself(etcd_cluster: EtcdCluster, engine: Engine, holder: Ticket) -> None:
     before = server_state.leases(etcd_cluster)
     assert remember(engine, holder, "short", keep=0.2)
     key = note_key(holder.name).decode()
@@ -75,9 +73,7 @@ def test_nobody_has_to_ask_for_it_to_end(
     assert server_state.leases(etcd_cluster) <= before
 
 
-def test_one_of_several_holders_and_one_that_has_to_look_first(
-    engine: Engine, holder: Ticket
-) -> None:
+def test_one_of_several_holders_that_has_to_look_first(engine: Engine, holder: Ticket) -> None:
     readers = [holder._replace(id=new_id(), share=READING) for _ in range(2)]
     for reader in readers:
         assert run(engine.enter(reader, if_free=False, timeout=LIMIT)).place is Place.WAITING

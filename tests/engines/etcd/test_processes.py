@@ -53,7 +53,7 @@ lease = client.lock(sys.argv[2]).acquire()
 threading.Thread(target=lambda: client.lock(sys.argv[2]).acquire(), daemon=True).start()
 while not client.inspect(sys.argv[2]).waiting:
     time.sleep(0.01)
-print("ends")  # without a word
+print("ends")  # without closing the client
 """
 
 ENDS_ASYNC = """
@@ -66,7 +66,7 @@ async def main():
     waiter = asyncio.create_task(client.lock(sys.argv[2]).acquire())
     while not (await client.inspect(sys.argv[2])).waiting:
         await asyncio.sleep(0.01)
-    print("ends")  # without a word
+    print("ends")  # without closing the client
 
 asyncio.run(main())
 """

@@ -1,4 +1,4 @@
-"""What sharing costs, what vanished holders leave behind, and requests that come late."""
+"""What sharing costs, what vanished holders leave behind, and late requests."""
 
 import asyncio
 from collections import Counter
@@ -56,7 +56,7 @@ def used(cluster: EtcdCluster, before: Counter[str]) -> Counter[str]:
 
 
 def vanish(cluster: EtcdCluster, ticket: Ticket) -> None:
-    """End the lease on which a ticket lives, as if its process had died; others have another ttl."""
+    """End the lease on which a ticket lives, as if its process had died. Tickets with another ttl live on."""
     key = server_state.tickets(cluster, ticket.name)[ticket.id]
     cluster.ctl("lease", "revoke", f"{server_state.lease_of(cluster, key):x}")
 
@@ -81,7 +81,7 @@ def test_to_share_is_one_transaction_however_many_there_are(
     assert used(etcd_cluster, before)["Range"] == 0, "nobody looked into the past"
 
 
-def test_a_reader_that_vanishes_leaves_nothing_to_be_found_and_a_writer_does(
+def test_a_vanished_writer_leaves_the_name_abandoned_and_a_reader_does_not(
     etcd_cluster: EtcdCluster, engine: EtcdEngine, join: Join
 ) -> None:
     reader = join(READING, ttl=20)
@@ -123,7 +123,7 @@ def test_a_renewal_that_comes_late_does_not_take_back_what_was_changed(
     assert (holder.share, holder.owner) == (READING, owner)
 
 
-def test_one_that_turned_and_is_gone_joins_as_it_is_now(engine: EtcdEngine, join: Join) -> None:
+def test_a_converted_ticket_that_is_gone_joins_as_it_is_now(engine: EtcdEngine, join: Join) -> None:
     """Its old key would say that it joined to hold alone."""
     ticket = join()
     reading = ticket._replace(share=READING)
@@ -136,8 +136,8 @@ def test_one_that_turned_and_is_gone_joins_as_it_is_now(engine: EtcdEngine, join
     assert enter(engine, join(READING)).place is Place.ADMITTED
 
 
-async def test_a_deep_queue_for_permits_hears_one_by_one(etcd_cluster: EtcdCluster) -> None:
-    """Those who can't be next watch one ticket only: a release is no news to them."""
+async def test_a_deep_queue_for_permits_is_woken_one_by_one(etcd_cluster: EtcdCluster) -> None:
+    """A ticket that can't be next watches one ticket only: a release does not wake it."""
     name = f"permits:{new_id()}"
     engine = open_engine(etcd_cluster.url, BlockingIO())
     assert isinstance(engine, EtcdEngine)
@@ -160,14 +160,14 @@ async def test_a_deep_queue_for_permits_hears_one_by_one(etcd_cluster: EtcdClust
     assert not parked[2].done()
     await asyncio.to_thread(run, engine.close())
     await asyncio.wait_for(asyncio.wait(parked), LIMIT)
-    parked[2].exception()  # it was sent off
+    parked[2].exception()  # closing the engine woke it
 
 
 def ahead(fence: int, share: Share) -> Ahead:
     return Ahead(b"key %d" % fence, fence, fence, 30.0, share)
 
 
-def test_whom_one_that_shares_has_to_hear_of() -> None:
+def test_what_a_ticket_that_shares_waits_for() -> None:
     one, two = ahead(1, Share.of(3)), ahead(2, Share.of(3, 2))
     writer, reader = ahead(3, ALONE), ahead(4, READING)
     assert blockers(READING, QueueAhead([])) == Blockers()
@@ -212,7 +212,7 @@ def test_no_group_is_among_the_keys_of_another() -> None:
         assert others == [other for other in groups if other != group]
 
 
-def test_a_ticket_is_near_its_clients_others_and_few_else() -> None:
+def test_a_ticket_is_near_its_clients_tickets_and_few_others() -> None:
     keys, labels = Keys.of("name"), Labels()
     own, sibling = keys.ticket(labels.take()), keys.ticket(labels.take())
     start, end = keys.near(own)

@@ -1,4 +1,4 @@
-"""What those who wait are told: in order, once, and nothing that they know."""
+"""What watches tell waiters: in order, once, and nothing that they know already."""
 
 import sys
 import threading
@@ -54,7 +54,7 @@ def looks(one: Watcher) -> bool:
     return one.must_look
 
 
-def test_who_comes_late_is_told_what_happened_after_it_looked() -> None:
+def test_a_late_watcher_is_told_what_happened_after_it_looked() -> None:
     assert joined(watch(5, delete(11)), watcher(ahead(8))).must_look
     assert joined(watch(5, delete(11), put(12, 12)), watcher(ahead(8))).must_look, (
         "it is another one"
@@ -65,19 +65,19 @@ def test_who_comes_late_is_told_what_happened_after_it_looked() -> None:
     assert joined(watch(5, delete(11), own=True), watcher(ahead(8, b"other"))).must_look
 
 
-def test_who_comes_late_is_not_told_what_it_knew() -> None:
+def test_a_late_watcher_is_not_told_what_it_knew() -> None:
     assert not joined(watch(5, delete(7), put(8, 8)), watcher(ahead(8))).must_look
     assert not joined(watch(5, delete(7), own=True), watcher(ahead(8, b"other"))).must_look
 
 
-def test_who_knows_less_than_where_a_watch_begins_looks_once() -> None:
+def test_a_watcher_that_knows_less_than_where_a_watch_begins_looks_once() -> None:
     first, second = Watch(1, KEY, own=False), Watch(2, b"own", own=True)
     one = watcher(ahead(8))
     for it in (first, second):
         joined(it, one)
     first.begin(11)
     assert not looks(one), "not before it hears all"
-    second.begin(9)  # at another server, which is behind
+    second.begin(9)  # at another server, which lags behind
     assert looks(one)
     assert one.late
     assert not joined(first, watcher(ahead(8), revision=11)).must_look
@@ -96,7 +96,7 @@ def test_after_a_break_everything_begins_anew() -> None:
     assert looks(one)
 
 
-def test_one_that_lacks_permits_waits_until_enough_have_gone() -> None:
+def test_a_watcher_that_lacks_permits_waits_until_enough_have_gone() -> None:
     share = Share.of(3)
     first, second = Watch(1, KEY, own=False), Watch(2, b"other", own=False)
     one = watcher(ahead(7, share=share), ahead(8, b"other", share), lacking=2)
@@ -111,7 +111,7 @@ def test_one_that_lacks_permits_waits_until_enough_have_gone() -> None:
 
 
 @pytest.fixture
-def restless() -> Iterator[None]:
+def switching_often() -> Iterator[None]:
     """Threads that take turns as often as they can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -119,8 +119,8 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def test_who_looks_while_it_is_told(restless: None) -> None:
-    """The stream's thread tells the waiter that some are gone; the waiter's own looks at all of them."""
+def test_a_waiter_reads_while_it_is_told(switching_often: None) -> None:
+    """The stream's thread takes out tickets that are gone, while the waiter's thread reads all of them."""
     share, failures = Share.of(64, 1), []
     for _ in range(40):
         those = [ahead(number, b"%d" % number, share) for number in range(1, 41)]

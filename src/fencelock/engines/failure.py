@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 from fencelock.core.errors import Outcome
 from fencelock.core.ticket import Ticket
 
-Operation = TypeVar("Operation", bound=Callable[..., Coroutine[Any, Any, Any]])
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class RequestFailed(Exception):
@@ -20,27 +21,31 @@ class RequestFailed(Exception):
         self.outcome: Outcome = outcome
 
 
-def translated(operation: Operation) -> Operation:
-    """Decorate an engine's operation, so that it raises `EngineError` instead of `RequestFailed`.
+def translated(
+    operation: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Turn the `RequestFailed` of an engine's operation into what its `_translated(error, name)` returns.
 
-    The operation's first argument is a ticket, a name or a sequence of tickets. The engine's method
-    `_translated(error, name)` makes the `EngineError`.
+    For async methods whose first argument, given by position, is a ticket, a name or several tickets.
     """
 
     @wraps(operation)
-    async def translating(self: Any, about: Any, *args: Any, **options: Any) -> Any:
+    async def translating(*args: P.args, **options: P.kwargs) -> T:
         try:
-            return await operation(self, about, *args, **options)
+            return await operation(*args, **options)
         except RequestFailed as error:
-            raise self._translated(error, _name_of(about)) from error
+            engine: Any = args[0]
+            # The argument of `names` is a pattern, which is not a name.
+            name = None if operation.__name__ == "names" else _name_of(args[1])
+            raise engine._translated(error, name) from error
 
-    return cast(Operation, translating)
+    return translating
 
 
-def _name_of(about: Ticket | str | Sequence[Ticket]) -> str | None:
-    """The name that an operation is about. None if it is about several tickets."""
-    if isinstance(about, str):
-        return about
-    if isinstance(about, Ticket):
-        return about.name
-    return about[0].name if len(about) == 1 else None
+def _name_of(subject: Any) -> str | None:
+    """The name that an operation is about; None if there are several."""
+    if isinstance(subject, str):
+        return subject
+    if isinstance(subject, Ticket):
+        return subject.name
+    return subject[0].name if len(subject) == 1 else None

@@ -96,11 +96,9 @@ class EtcdEngine(Engine):
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         return await listing.inspect(self._tickets, name, limit, self._io.now() + timeout)
 
+    @translated
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        try:
-            return await listing.names(self._cluster, pattern, self._io.now() + timeout)
-        except RequestFailed as error:  # not `translated`: a pattern is not the name of a lock
-            raise self._translated(error, None) from error
+        return await listing.names(self._cluster, pattern, self._io.now() + timeout)
 
     @translated
     async def evict(self, name: str, *, timeout: float) -> bool:

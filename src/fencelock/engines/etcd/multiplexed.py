@@ -92,7 +92,7 @@ class _AsyncioStream(Stream):
         except (grpc.RpcError, asyncio.CancelledError) as error:
             cancelled = isinstance(error, asyncio.CancelledError)
             if cancelled and not (self._closed or self._silent):
-                raise  # somebody cancelled this task; otherwise we cancelled the stream
+                raise  # this task was cancelled; in the other cases we cancelled the stream
             if (failure := self._broke(error)) is None:
                 return None
             raise failure from (None if cancelled else error)

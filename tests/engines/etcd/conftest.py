@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.engines.etcd.seeing import grpc_replies
+from tests.engines.etcd.server_state import grpc_replies
 from tests.proxy import TcpProxy
 
 

@@ -54,7 +54,7 @@ class Store:
         self._db.execute("INSERT INTO guard VALUES (0, '', 0)")
 
     def begin(self, lease: Any) -> int | None:
-        """Turn away older fences from now on, and read; None: this one is older itself."""
+        """Refuse older fences from now on, and read. None: this fence is older itself."""
         found = self._db.execute(
             "UPDATE guard SET fence = :fence, holder = :holder"
             " WHERE fence < :fence OR (fence = :fence AND holder = :holder) RETURNING value",
@@ -63,7 +63,7 @@ class Store:
         return found and int(found[0])
 
     def end(self, lease: Any, began: float, found: int) -> bool:
-        """Write; False: a newer fence was here in the meantime."""
+        """Write. Returns False if a newer fence came in the meantime."""
         with self._transaction():
             written = self._db.execute(
                 "UPDATE guard SET value = ? WHERE fence = ? AND holder = ?",
@@ -179,7 +179,7 @@ HARMS: tuple[Harm, ...] = (
 
 
 def soak(cluster: EtcdCluster, folder: Path, seconds: float, workers: int = WORKERS) -> Report:
-    """Do harm for so long, and tell what came of it."""
+    """Do harm to the servers for so many seconds, and report what happened."""
     store = Store(folder)
     store.prepare()
     periods: list[tuple[str, float, float]] = []
@@ -215,7 +215,7 @@ def stop(process: Spawned) -> None:
 
 
 def report_of(store: Store, periods: list[tuple[str, float, float]]) -> Report:
-    """What came of it; periods: what was done to the servers, from when to when."""
+    """What happened. `periods`: what was done to the servers, from when to when."""
     turns = store.turns()
     fences = [turn[0] for turn in turns]
     pairs = list(pairwise(turns))

@@ -1,4 +1,4 @@
-"""Closing an asyncio client whose calls are under way: gRPC cancels them, but nobody cancelled the caller."""
+"""Closing an asyncio client whose calls are running: gRPC cancels them, but the caller is not cancelled."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def outcome(task: asyncio.Task[Any]) -> BaseException | None:
     return asyncio.CancelledError() if task.cancelled() else task.exception()
 
 
-async def test_closing_a_client_cancels_nobody(etcd_url: str) -> None:
-    """Whatever the first request has come to: those who wait for it learn that the client was closed."""
+async def test_closing_a_client_cancels_no_task(etcd_url: str) -> None:
+    """However far the first request has come: its caller learns that the client was closed."""
     for moment in range(40):
         client = fencelock.AsyncClient(etcd_url)
         task = asyncio.create_task(client.lock(f"closing:{new_id()}", ttl=5).acquire())
@@ -47,13 +47,13 @@ async def test_closing_a_client_cancels_nobody(etcd_url: str) -> None:
 
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("cancelled", [False, True])
-async def test_a_cancellation_stays_one(
+async def test_a_cancellation_stays_a_cancellation(
     etcd_cluster: EtcdCluster,
     grpc_proxy: Callable[[int], TcpProxy],
     several: bool,
     cancelled: bool,
 ) -> None:
-    """Also if the channel is closed before the caller that was cancelled hears of it."""
+    """Also if the channel is closed before the cancelled caller runs again."""
     proxy = grpc_proxy(etcd_cluster.members[0].port)
     node = AsyncioNode(f"{HOST}:{proxy.port}", None)
     request = RangeRequest(key=b"fencelock/q/none")

@@ -1,4 +1,4 @@
-"""Servers that are killed, frozen and started again: what goes on, what is lost, and that it is said."""
+"""Servers that are killed, frozen and started again: what goes on, what is lost, and which error says so."""
 
 import time
 from collections.abc import Callable
@@ -8,14 +8,14 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, answered, queued
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.engines.etcd.soak import soak
 from tests.servers_etcd import EtcdCluster, EtcdServer
 from tests.waiting import PATIENCE, eventually, soon, within
 
 
-def first_in_line(cluster: EtcdCluster, member: EtcdServer | None) -> str:
-    """A URL that names this member first: it is the one that is asked."""
+def named_first(cluster: EtcdCluster, member: EtcdServer | None) -> str:
+    """A URL that names this member first, so that it is asked first."""
     assert member is not None
     others = [each.address for each in cluster.members if each is not member]
     return "etcd://" + ",".join([member.address, *others])
@@ -34,20 +34,20 @@ def first_in_line(cluster: EtcdCluster, member: EtcdServer | None) -> str:
 async def test_one_server_less(
     etcd_private: EtcdCluster, open_cell: OpenCell, who: str, harm: str
 ) -> None:
-    """The one we talk to: leases live on, waiters are woken, newcomers are served."""
+    """The server that the client talks to. Leases live on, waiters are woken, newcomers are served."""
     cluster = etcd_private
     leader = eventually(cluster.leader, "a leader")
     member = leader if who == "leader" else cluster.followers()[0]
-    cell = open_cell(first_in_line(cluster, member))
+    cell = open_cell(named_first(cluster, member))
     client, other = cell.client(), cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=9).acquire())
     waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=30).acquire())
     await queued(cell, client, 1)
-    await soon(lambda: seeing.watchers(cluster) == 2, "the waiter to listen")
+    await soon(lambda: server_state.watchers(cluster) == 2, "the waiter to listen")
     assert member is not None
     getattr(member, harm)()
     try:
-        # Each of these has 2 seconds, within which the frozen one is left and a leader found.
+        # Each of these has 2 seconds, within which the client leaves the frozen server and finds a leader.
         await soon(lambda: _done(cell, lambda: lease.renew()), "a renewal")
         assert lease.state is fencelock.LeaseState.HELD
         await soon(lambda: _done(cell, lambda: lease.release()), "the release")
@@ -71,7 +71,7 @@ async def test_a_frozen_server_is_left_within_about_a_second(
     etcd_private: EtcdCluster, open_cell: OpenCell
 ) -> None:
     member = etcd_private.followers()[0]
-    cell = open_cell(first_in_line(etcd_private, member))
+    cell = open_cell(named_first(etcd_private, member))
     client = cell.client()
     first = await cell.run(lambda: client.lock(cell.name).acquire())
     with etcd_private.frozen(member):
@@ -88,15 +88,15 @@ async def test_a_frozen_server_is_left_within_about_a_second(
 async def test_a_waiter_leaves_a_frozen_server_by_itself(
     etcd_private: EtcdCluster, open_cell: OpenCell
 ) -> None:
-    """Nobody else asks anything: it is the silence of the stream that tells."""
+    """No other request is sent: the client notices that the stream is silent."""
     member = etcd_private.followers()[0]
-    cell = open_cell(first_in_line(etcd_private, member))
+    cell = open_cell(named_first(etcd_private, member))
     elsewhere = open_cell(etcd_private.url.replace(f"{member.address},", ""))
     holder, client = elsewhere.client(), cell.client()
     lease = await cell.run(lambda: holder.lock(cell.name, ttl=300).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=300).acquire())
     await queued(cell, holder, 1)
-    await soon(lambda: seeing.watchers(etcd_private) == 2, "the waiter to listen")
+    await soon(lambda: server_state.watchers(etcd_private) == 2, "the waiter to listen")
     with etcd_private.frozen(member):
         await cell.run(lease.release)
         second = await within(waiter)  # its own renewals are 100 s apart

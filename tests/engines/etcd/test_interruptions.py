@@ -1,4 +1,4 @@
-"""Ctrl-C in a blocking program, whose main thread must never be caught inside of gRPC."""
+"""Ctrl-C in a blocking program, whose main thread must never be interrupted inside gRPC."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GRPC = os.path.dirname(grpc.__file__)
 
 @contextmanager
 def entered() -> Iterator[list[str]]:
-    """What of gRPC runs in this thread. What it cleans up may, for nobody else needs that any more."""
+    """Which functions of gRPC run in this thread. Finalizers may: no thread needs their locks any more."""
     seen: list[str] = []
 
     def profile(frame: FrameType, event: str, arg: object) -> None:
@@ -48,7 +48,7 @@ def entered() -> Iterator[list[str]]:
 
 
 def test_the_main_thread_never_enters_grpc(etcd_url: str) -> None:
-    """A signal handler runs there at any moment. If it raises while gRPC has a lock, all others hang."""
+    """A signal handler may run there at any moment. If it raises while gRPC has a lock, others hang."""
     name = f"aside:{new_id()}"
 
     def release() -> None:
@@ -83,7 +83,7 @@ def test_an_interrupted_client_goes_on(etcd_url: str) -> None:
         warnings.simplefilter("ignore")  # that a coroutine was not awaited
         assert isinstance(client._context.engine, EtcdEngine)
         for moment in count():
-            client._context.engine._queues.leases._leases.clear()  # so that it is granted one
+            client._engine._tickets.leases._leases.clear()  # so that a lease is granted again
             hit = interrupted(moment, use, "fencelock/engines/etcd")
             with client.lock(name, ttl=5, timeout=PATIENCE):
                 pass
@@ -92,16 +92,16 @@ def test_an_interrupted_client_goes_on(etcd_url: str) -> None:
     assert moment > 50
 
 
-def test_a_client_is_closed_whatever_has_become_of_grpc(
+def test_closing_a_client_does_not_hang_with_grpc(
     etcd_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocking, "_GRACE", 0.1)
     client = fencelock.Client(etcd_url)
     with client.lock(f"closed:{new_id()}"):
         pass
-    assert isinstance(client._context.engine, EtcdEngine)
-    channel = client._context.engine._cluster.node.open()
-    with channel._connectivity_state.lock:  # as if somebody had been interrupted there
+    assert isinstance(client._engine, EtcdEngine)
+    channel = client._engine._cluster.node.open()
+    with channel._connectivity_state.lock:  # as if a thread had been interrupted there
         thread = threading.Thread(target=client.close, daemon=True)
         thread.start()
         thread.join(PATIENCE)
@@ -109,7 +109,7 @@ def test_a_client_is_closed_whatever_has_become_of_grpc(
 
 
 def test_an_interrupted_waiter_leaves_no_watch(etcd_url: str) -> None:
-    """Else the stream would stay open for it as long as the client lives."""
+    """Otherwise the stream would stay open for it as long as the client lives."""
     engine, name = open_engine(etcd_url, BlockingIO()), f"deaf:{new_id()}"
     assert isinstance(engine, EtcdEngine)
     holder, waiter = (Ticket(name, new_id(), 60.0, Owner("host", 1)) for _ in range(2))
@@ -121,7 +121,7 @@ def test_an_interrupted_waiter_leaves_no_watch(etcd_url: str) -> None:
             parked = partial(next, parking.__await__(), None)
             hit = interrupted(moment, parked, "fencelock/engines/etcd")
         engine.unpark(waiter)
-        assert engine._watches._nobody(), moment
+        assert not engine._listener._has_watchers(), moment
         if not hit:
             break
     assert moment > 10

@@ -15,7 +15,7 @@ from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.servers_etcd import EtcdCluster
 from tests.waiting import PATIENCE, eventually, soon
 
@@ -39,14 +39,14 @@ def ticket(name: str, ttl: float = 30.0) -> Ticket:
 async def test_a_waiter_whose_lease_is_revoked_is_not_told_that_it_holds(
     cell: Cell, etcd_cluster: EtcdCluster
 ) -> None:
-    """etcd's own lock service tells it just that."""
+    """etcd's own lock service makes this mistake."""
     client, other = cell.client(), cell.client()
     lease = await cell.run(lambda: other.lock(cell.name, ttl=60).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire())
     await queued(cell, other, 1)
     old = (await cell.run(lambda: other.inspect(cell.name))).waiters[0].fence
-    _, key = seeing.tickets(etcd_cluster, cell.name).values()
-    etcd_cluster.ctl("lease", "revoke", f"{seeing.lease_of(etcd_cluster, key):x}")
+    _, key = server_state.tickets(etcd_cluster, cell.name).values()
+    etcd_cluster.ctl("lease", "revoke", f"{server_state.lease_of(etcd_cluster, key):x}")
 
     async def joined_anew() -> bool:
         seen = await cell.run(lambda: other.inspect(cell.name))
@@ -66,57 +66,57 @@ async def test_a_holder_whose_lease_is_revoked_loses_it(
     client = cell.client()
     actor = cell.actor()
     lease = await actor.do(lambda: client.lock(cell.name, ttl=3).acquire())
-    key = seeing.tickets(etcd_cluster, cell.name)[lease.id]
-    etcd_cluster.ctl("lease", "revoke", f"{seeing.lease_of(etcd_cluster, key):x}")
+    key = server_state.tickets(etcd_cluster, cell.name)[lease.id]
+    etcd_cluster.ctl("lease", "revoke", f"{server_state.lease_of(etcd_cluster, key):x}")
     assert await actor.do(lambda: lease.lost.wait(PATIENCE))
     again = await cell.run(lambda: client.lock(cell.name, ttl=3).acquire())  # on a new lease
     assert again.fence > lease.fence
     assert again.abandoned, "nobody released"
     await cell.run(again.release)
-    assert seeing.of(etcd_cluster, cell.name) == []
+    assert server_state.of(etcd_cluster, cell.name) == []
 
 
-async def test_leases_that_went_while_nobody_needed_them(
+async def test_leases_that_ended_while_no_ticket_needed_them(
     cell: Cell, etcd_cluster: EtcdCluster
 ) -> None:
-    """Expired in a long pause, or revoked: granted anew, and nobody notices."""
-    before = seeing.leases(etcd_cluster)
+    """Expired in a long pause, or revoked: they are granted anew, and no caller notices."""
+    before = server_state.leases(etcd_cluster)
     client = cell.client()
     first = await cell.run(lambda: client.lock(cell.name).acquire())
     await cell.run(first.release)
-    for lease in seeing.leases(etcd_cluster) - before:
+    for lease in server_state.leases(etcd_cluster) - before:
         etcd_cluster.ctl("lease", "revoke", f"{lease:x}")
     second = await cell.run(lambda: client.lock(cell.name).acquire())
     assert second.fence > first.fence
-    traces = seeing.lease_of(etcd_cluster, Keys.of(cell.name).trace.decode())
-    etcd_cluster.ctl("lease", "revoke", f"{traces:x}")
+    markers = server_state.lease_of(etcd_cluster, Keys.of(cell.name).marker.decode())
+    etcd_cluster.ctl("lease", "revoke", f"{markers:x}")
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, client, 1)
-    await cell.run(second.release)  # leaves a trace, on a lease that has gone
+    await cell.run(second.release)  # leaves a marker, on a lease that has gone
     await cell.run((await waiter).release)
-    assert seeing.of(etcd_cluster, cell.name) == []
+    assert server_state.of(etcd_cluster, cell.name) == []
 
 
 async def test_tickets_of_one_ttl_share_a_lease(cell: Cell, etcd_cluster: EtcdCluster) -> None:
-    before = seeing.leases(etcd_cluster)
+    before = server_state.leases(etcd_cluster)
     client = cell.client()
     for ttl, number in ((30, 0), (30, 1), (29.5, 2), (60, 3)):
         await cell.run(client.lock(f"{cell.name}:{number}", ttl=ttl).acquire)
-    new = seeing.leases(etcd_cluster) - before
+    new = server_state.leases(etcd_cluster) - before
     assert len(new) == 2, "for 30 s and for 60 s"
 
 
 def test_a_ticket_that_is_not_renewed_is_taken_out_though_its_lease_lives(
     etcd_cluster: EtcdCluster,
 ) -> None:
-    """The ttl is each ticket's own: others of the same client are renewed all the time."""
+    """Each ticket has its own ttl. Others of the same client are renewed all the time."""
     name = f"own:{new_id()}"
     engine, behind = (open_engine(etcd_cluster.url, BlockingIO()) for _ in range(2))
     dead, alive, heir = ticket(name, 3.0), ticket(name + ":2", 3.0), ticket(name)
     assert run(engine.enter(dead, if_free=False, timeout=30)).place is Place.ADMITTED
     run(engine.enter(alive, if_free=False, timeout=30))
     assert run(behind.enter(heir, if_free=False, timeout=30)).place is Place.WAITING
-    lease = seeing.lease_of(etcd_cluster, seeing.tickets(etcd_cluster, name)[dead.id])
+    lease = server_state.lease_of(etcd_cluster, server_state.tickets(etcd_cluster, name)[dead.id])
 
     def admitted() -> bool:
         assert place(engine, alive) is Place.ADMITTED
@@ -124,13 +124,13 @@ def test_a_ticket_that_is_not_renewed_is_taken_out_though_its_lease_lives(
         return bool(standing.place is Place.ADMITTED and standing.abandoned)
 
     eventually(admitted, "the heir to be admitted")
-    assert lease in seeing.leases(etcd_cluster)
+    assert lease in server_state.leases(etcd_cluster)
     assert place(engine, dead) is Place.GONE
     for one in (engine, behind):
         run(one.leave(heir, timeout=30))
         run(one.leave(alive, timeout=30))
         run(one.close())
-    assert seeing.of(etcd_cluster, name) == []
+    assert server_state.of(etcd_cluster, name) == []
 
 
 def test_a_shorter_ttl_takes_no_time_away(etcd_cluster: EtcdCluster) -> None:
@@ -164,7 +164,7 @@ def test_trying_again_and_again_takes_out_a_dead_holder(etcd_cluster: EtcdCluste
 
 
 @pytest.mark.slow
-async def test_a_dead_process_that_nobody_watched_is_gone_with_its_lease(
+async def test_without_waiters_a_dead_process_is_gone_with_its_lease(
     cell: Cell, etcd_cluster: EtcdCluster
 ) -> None:
     client = cell.client()
@@ -173,16 +173,18 @@ async def test_a_dead_process_that_nobody_watched_is_gone_with_its_lease(
         child.kill()
     longest = 2 + client.traits.max_overstay
     await soon(
-        lambda: not seeing.tickets(etcd_cluster, cell.name), "the end of its lease", longest + 5
+        lambda: not server_state.tickets(etcd_cluster, cell.name),
+        "the end of its lease",
+        longest + 5,
     )
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
-    assert lease.abandoned, "a trace was left"
+    assert lease.abandoned, "a marker was left"
     await cell.run(lease.release)
-    assert seeing.of(etcd_cluster, cell.name) == []
+    assert server_state.of(etcd_cluster, cell.name) == []
 
 
-async def test_an_abandoned_name_stays_so_until_someone_releases(cell: Cell) -> None:
-    engine = cell.client()._context.engine
+async def test_an_abandoned_name_stays_so_until_a_release(cell: Cell) -> None:
+    engine = cell.client()._engine
 
     async def on(coroutine: Any) -> Any:
         return await cell.run(lambda: run(coroutine) if cell.face == "sync" else coroutine)
@@ -191,7 +193,7 @@ async def test_an_abandoned_name_stays_so_until_someone_releases(cell: Cell) -> 
     await on(engine.enter(first, if_free=False, timeout=30))
     await on(engine.enter(second, if_free=False, timeout=30))
     await on(engine.enter(third, if_free=False, timeout=30))
-    # A holder by position that never knew of it, and withdraws: nobody worked, nothing is abandoned.
+    # The second one holds by its position, never knew it, and withdraws: nothing is abandoned.
     assert await on(engine.leave(first, timeout=30))
     assert await on(engine.leave(second, timeout=2, departure=Departure.WITHDRAWN))
     standing = await on(engine.enter(third, if_free=False, timeout=30))
@@ -207,8 +209,8 @@ async def test_an_abandoned_name_stays_so_until_someone_releases(cell: Cell) -> 
 async def test_a_thousand_attempts_leave_nothing(etcd_cluster: EtcdCluster) -> None:
     """Refused, timed out, cancelled at any moment: no key, no lease, no watch is left."""
     name = f"thousand:{new_id()}"
-    keys, leases = set(seeing.keys(etcd_cluster)), seeing.leases(etcd_cluster)
-    watchers = seeing.watchers(etcd_cluster)
+    keys, leases = set(server_state.keys(etcd_cluster)), server_state.leases(etcd_cluster)
+    watchers = server_state.watchers(etcd_cluster)
     async with (
         fencelock.AsyncClient(etcd_cluster.url) as holder,
         fencelock.AsyncClient(etcd_cluster.url) as client,
@@ -216,7 +218,7 @@ async def test_a_thousand_attempts_leave_nothing(etcd_cluster: EtcdCluster) -> N
         lease = await holder.lock(name).acquire()
 
         async def attempt(number: int) -> None:
-            # Some get no answer in time on a busy machine: those must leave nothing either.
+            # On a busy machine some get no answer in time. They must leave nothing either.
             if number % 3 == 0:
                 with suppress(fencelock.EngineError):
                     assert await client.lock(name).try_acquire() is None
@@ -232,14 +234,16 @@ async def test_a_thousand_attempts_leave_nothing(etcd_cluster: EtcdCluster) -> N
 
         for start in range(0, 1_000, 50):
             await asyncio.gather(*(attempt(number) for number in range(start, start + 50)))
-        # Those that were cancelled in the middle of a request are taken out in the background.
+        # The client takes out in the background what was cancelled in the middle of a request.
         await soon(
-            lambda: list(seeing.tickets(etcd_cluster, name)) == [lease.id],
+            lambda: list(server_state.tickets(etcd_cluster, name)) == [lease.id],
             "only the holder's ticket",
             timeout=30,
         )
-        assert len(seeing.leases(etcd_cluster) - leases) == 2, "one for each client"
-        await soon(lambda: seeing.watchers(etcd_cluster) == watchers, "the watches to be gone")
+        assert len(server_state.leases(etcd_cluster) - leases) == 2, "one for each client"
+        await soon(
+            lambda: server_state.watchers(etcd_cluster) == watchers, "the watches to be gone"
+        )
         await lease.release()
-    assert set(seeing.keys(etcd_cluster)) <= keys
-    assert seeing.leases(etcd_cluster) <= leases
+    assert set(server_state.keys(etcd_cluster)) <= keys
+    assert server_state.leases(etcd_cluster) <= leases

@@ -1,4 +1,4 @@
-"""The connection is cut after a request was carried out: it was never lost, nor done twice."""
+"""The connection is cut after a request was applied. It is neither lost nor applied twice."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.proxy import TcpProxy
 from tests.servers import HOST
 from tests.servers_etcd import EtcdCluster
@@ -20,7 +20,7 @@ def proxy(etcd_cluster: EtcdCluster, grpc_proxy: Callable[[int], TcpProxy]) -> T
 
 @pytest.fixture
 def cell(etcd_cluster: EtcdCluster, proxy: TcpProxy, open_cell: OpenCell) -> Cell:
-    """The first server is behind the proxy; there is another one to go to."""
+    """The first server is behind the proxy, and there is a second one."""
     return open_cell(f"etcd://{HOST}:{proxy.port},{etcd_cluster.members[1].address}")
 
 
@@ -37,10 +37,10 @@ async def test_enter(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy, met
     cut = proxy.cut_after_request()
     lease = await cell.run(lambda: getattr(client.lock(cell.name), method)())
     assert cut.is_set()
-    assert list(seeing.tickets(etcd_cluster, cell.name)) == [lease.id]
+    assert list(server_state.tickets(etcd_cluster, cell.name)) == [lease.id]
     assert not lease.abandoned
     await cell.run(lease.release)
-    assert seeing.of(etcd_cluster, cell.name) == []
+    assert server_state.of(etcd_cluster, cell.name) == []
 
 
 async def test_enter_as_a_waiter(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy) -> None:
@@ -55,7 +55,7 @@ async def test_enter_as_a_waiter(cell: Cell, etcd_cluster: EtcdCluster, proxy: T
     lease = await waiter
     assert lease.fence == fence, "its place in the queue is the one it took at first"
     assert not lease.abandoned
-    assert len(seeing.tickets(etcd_cluster, cell.name)) == 1
+    assert len(server_state.tickets(etcd_cluster, cell.name)) == 1
 
 
 async def test_renew(cell: Cell, proxy: TcpProxy) -> None:
@@ -74,30 +74,32 @@ async def test_leave(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy) -> 
     cut = proxy.cut_after_request()
     await cell.run(lease.release)  # no LeaseLost: it was ours until then
     assert cut.is_set()
-    assert seeing.of(etcd_cluster, cell.name) == []
+    assert server_state.of(etcd_cluster, cell.name) == []
     assert lease.state is fencelock.LeaseState.RELEASED
 
 
 async def test_the_grant_of_a_lease(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy) -> None:
-    before = seeing.leases(etcd_cluster)
+    before = server_state.leases(etcd_cluster)
     client = cell.client()
     cut = proxy.cut_after_request()  # the first thing that a client asks for
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     assert cut.is_set()
-    assert len(seeing.leases(etcd_cluster) - before) == 1
+    assert len(server_state.leases(etcd_cluster) - before) == 1
     await cell.run(lease.release)
     await cell.run(client.close)
-    assert seeing.leases(etcd_cluster) <= before
+    assert server_state.leases(etcd_cluster) <= before
 
 
-async def test_nobody_listens(cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy) -> None:
-    """Delivered but never answered: the next server says what became of it."""
+async def test_a_server_that_does_not_answer(
+    cell: Cell, etcd_cluster: EtcdCluster, proxy: TcpProxy
+) -> None:
+    """Applied but never answered: the next server says what became of it."""
     client = await connected(cell)
     proxy.mute()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
-    assert len(seeing.tickets(etcd_cluster, cell.name)) == 1
+    assert len(server_state.tickets(etcd_cluster, cell.name)) == 1
     await cell.run(lease.release)
-    assert seeing.of(etcd_cluster, cell.name) == []
+    assert server_state.of(etcd_cluster, cell.name) == []
 
 
 async def test_only_one_server_and_it_hangs(
@@ -111,4 +113,4 @@ async def test_only_one_server_and_it_hangs(
     assert caught.value.outcome == "unknown"
     assert caught.value.name == cell.name
     proxy.heal()
-    await soon(lambda: not seeing.of(etcd_cluster, cell.name), "the ticket to be taken back")
+    await soon(lambda: not server_state.of(etcd_cluster, cell.name), "the ticket to be taken back")

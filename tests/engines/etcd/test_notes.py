@@ -1,4 +1,4 @@
-"""What notes cost, and that they and their leases end by themselves."""
+"""What notes cost, and how they and their leases end by themselves."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from fencelock.engines.etcd.keys import note_key
 from fencelock.engines.registry import open_engine
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.servers_etcd import EtcdCluster
 from tests.waiting import eventually
 
@@ -40,44 +40,40 @@ def recall(engine: Engine, ticket: Ticket) -> str | None:
 
 
 def test_what_it_costs(etcd_cluster: EtcdCluster, engine: Engine, holder: Ticket) -> None:
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     assert remember(engine, holder, "one")
     assert recall(engine, holder) == "one"
-    first = seeing.calls(etcd_cluster)
+    first = server_state.calls(etcd_cluster)
     assert first - before == {"LeaseGrant": 1, "Txn": 1, "Range": 1}
     assert remember(engine, holder, "two")
-    assert seeing.calls(etcd_cluster) - first == {"LeaseGrant": 1, "Txn": 1, "LeaseRevoke": 1}
+    assert server_state.calls(etcd_cluster) - first == {"LeaseGrant": 1, "Txn": 1, "LeaseRevoke": 1}
 
 
 def test_no_lease_is_left_without_its_note(
     etcd_cluster: EtcdCluster, engine: Engine, holder: Ticket
 ) -> None:
-    before = seeing.leases(etcd_cluster)
+    before = server_state.leases(etcd_cluster)
     for text in ("one", "two"):
         assert remember(engine, holder, text)
-    (lease,) = seeing.leases(etcd_cluster) - before
-    assert seeing.lease_of(etcd_cluster, note_key(holder.name).decode()) == lease
-    etcd_cluster.ctl("del", next(iter(seeing.tickets(etcd_cluster, holder.name).values())))
+    (lease,) = server_state.leases(etcd_cluster) - before
+    assert server_state.lease_of(etcd_cluster, note_key(holder.name).decode()) == lease
+    etcd_cluster.ctl("del", next(iter(server_state.tickets(etcd_cluster, holder.name).values())))
     assert not remember(engine, holder, "three"), "evicted, though its client does not know"
-    assert seeing.leases(etcd_cluster) - before == {lease}
+    assert server_state.leases(etcd_cluster) - before == {lease}
     assert recall(engine, holder) == "two"
 
 
-def test_nobody_has_to_ask_for_it_to_end(
-    etcd_cluster: EtcdCluster, engine: Engine, holder: Ticket
-) -> None:
-    before = seeing.leases(etcd_cluster)
+def test_a_note_ends_by_itself(etcd_cluster: EtcdCluster, engine: Engine, holder: Ticket) -> None:
+    before = server_state.leases(etcd_cluster)
     assert remember(engine, holder, "short", keep=0.2)
     key = note_key(holder.name).decode()
-    assert seeing.keys(etcd_cluster, key) == [key]
+    assert server_state.keys(etcd_cluster, key) == [key]
     eventually(lambda: recall(engine, holder) is None, "its end for those who know it")
-    eventually(lambda: not seeing.keys(etcd_cluster, key), "its end for everybody")
-    assert seeing.leases(etcd_cluster) <= before
+    eventually(lambda: not server_state.keys(etcd_cluster, key), "its end for everybody")
+    assert server_state.leases(etcd_cluster) <= before
 
 
-def test_one_of_several_holders_and_one_that_has_to_look_first(
-    engine: Engine, holder: Ticket
-) -> None:
+def test_one_of_several_holders_that_has_to_look_first(engine: Engine, holder: Ticket) -> None:
     readers = [holder._replace(id=new_id(), share=READING) for _ in range(2)]
     for reader in readers:
         assert run(engine.enter(reader, if_free=False, timeout=LIMIT)).place is Place.WAITING

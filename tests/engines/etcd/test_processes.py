@@ -10,7 +10,7 @@ import pytest
 
 import fencelock
 from fencelock.primitives.waiting import new_id
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.servers_etcd import EtcdCluster
 
 ROOT = Path(__file__).parents[3]
@@ -53,7 +53,7 @@ lease = client.lock(sys.argv[2]).acquire()
 threading.Thread(target=lambda: client.lock(sys.argv[2]).acquire(), daemon=True).start()
 while not client.inspect(sys.argv[2]).waiting:
     time.sleep(0.01)
-print("ends")  # without a word
+print("ends")  # without closing the client
 """
 
 ENDS_ASYNC = """
@@ -66,7 +66,7 @@ async def main():
     waiter = asyncio.create_task(client.lock(sys.argv[2]).acquire())
     while not (await client.inspect(sys.argv[2])).waiting:
         await asyncio.sleep(0.01)
-    print("ends")  # without a word
+    print("ends")  # without closing the client
 
 asyncio.run(main())
 """
@@ -102,7 +102,7 @@ def test_two_event_loops_at_once(etcd_cluster: EtcdCluster) -> None:
         thread.join(60)
     assert len(fences) == 60
     assert fences == sorted(set(fences))
-    assert seeing.of(etcd_cluster, name) == []
+    assert server_state.of(etcd_cluster, name) == []
 
 
 def test_one_event_loop_after_the_other(etcd_cluster: EtcdCluster) -> None:

@@ -1,4 +1,4 @@
-"""Nobody there, somebody else there, not let in: said clearly, and without giving secrets away."""
+"""No server there, another kind of server, no permission: errors that say so, and give no secret away."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.servers import HOST, RedisServer, free_port
 from tests.servers_etcd import EtcdCluster, make_certificate
 from tests.waiting import eventually, soon, within
@@ -24,7 +24,7 @@ TOKEN_SECONDS = 2
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    """A cluster with users, whose tokens live shortly."""
+    """A cluster with users, whose tokens expire soon."""
     folder = tmp_path_factory.mktemp("guarded")
     with EtcdCluster(folder, size=1, auth_token_ttl=TOKEN_SECONDS, bcrypt_cost=4) as cluster:
         cluster.ctl("user", "add", f"root:{SECRET}")
@@ -93,7 +93,7 @@ async def test_a_user_with_just_the_rights_it_needs(
         (f"eve:{SECRET}", "needs the right to read and write keys that begin with fencelock/"),
     ],
 )
-async def test_not_let_in(
+async def test_no_permission(
     guarded: EtcdCluster, open_cell: OpenCell, login: str, advice: str
 ) -> None:
     await refused(open_cell(as_user(guarded, login)), advice)
@@ -111,13 +111,13 @@ async def test_a_login_where_there_are_no_users(
 
 
 async def test_tokens_that_expire(guarded: EtcdCluster, open_cell: OpenCell) -> None:
-    """Held and waited for over several lives of a token, and used again after a pause."""
+    """A lock is held and waited for while tokens expire, and used again after a pause."""
     cell = open_cell(as_user(guarded, f"kim:{SECRET}"))
     client, other = cell.client(), cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=30).acquire())
     waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=30).acquire())
     await queued(cell, client, 1)
-    await soon(lambda: seeing.watchers(guarded) == 2, "the waiter to listen")
+    await soon(lambda: server_state.watchers(guarded) == 2, "the waiter to listen")
     await asyncio.sleep(2.5 * TOKEN_SECONDS)  # time itself is under test
     await cell.run(lease.renew)
     await cell.run(lease.release)
@@ -133,16 +133,16 @@ async def test_tokens_that_expire(guarded: EtcdCluster, open_cell: OpenCell) -> 
 async def test_a_watch_that_is_refused_because_the_token_has_expired(
     guarded: EtcdCluster, open_cell: OpenCell
 ) -> None:
-    """The stream is as old as its token: whoever comes later waits as long as whoever was there."""
+    """The stream is as old as its token. A later waiter is woken like an earlier one."""
     cell = open_cell(as_user(guarded, f"kim:{SECRET}"))
     client, other = cell.client(), cell.client()
     names = [f"{cell.name}:{letter}" for letter in "ab"]
     leases = [await cell.run(client.lock(name, ttl=600).acquire) for name in names]
     early = cell.actor().start(other.lock(names[0], ttl=600).acquire)
-    await soon(lambda: seeing.watchers(guarded) == 2, "the first to listen")
+    await soon(lambda: server_state.watchers(guarded) == 2, "the first to listen")
     await asyncio.sleep(2.5 * TOKEN_SECONDS)  # time itself is under test
     late = cell.actor().start(other.lock(names[1], ttl=600).acquire)
-    await soon(lambda: seeing.watchers(guarded) == 4, "both to listen")
+    await soon(lambda: server_state.watchers(guarded) == 4, "both to listen")
     for lease, waiter in zip(leases, (early, late), strict=True):
         await cell.run(lease.release)
         await cell.run((await within(waiter)).release)
@@ -183,7 +183,7 @@ async def test_no_tls_where_it_is_needed(secured: EtcdCluster, open_cell: OpenCe
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=2))
 
 
-async def test_nobody_there(open_cell: OpenCell) -> None:
+async def test_no_server_there(open_cell: OpenCell) -> None:
     url = f"etcd://kim:{SECRET}@{HOST}:{free_port()},{HOST}:{free_port()}"
     await refused(open_cell(url), "refused", "is etcd running there")
 
@@ -192,7 +192,7 @@ async def test_a_host_that_does_not_exist(open_cell: OpenCell) -> None:
     await refused(open_cell("etcd://no-such-host.invalid:2379"), "no-such-host.invalid")
 
 
-async def test_somebody_else_there(open_cell: OpenCell, tmp_path: Path) -> None:
+async def test_another_kind_of_server_there(open_cell: OpenCell, tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server:
         cell = open_cell(f"etcd://{HOST}:{server.port}")
         client = cell.client()
@@ -200,7 +200,7 @@ async def test_somebody_else_there(open_cell: OpenCell, tmp_path: Path) -> None:
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=2))
 
 
-async def test_somebody_silent_there(open_cell: OpenCell) -> None:
+async def test_a_silent_server_there(open_cell: OpenCell) -> None:
     with socket.create_server((HOST, 0)) as listener:
         cell = open_cell(f"etcd://{HOST}:{listener.getsockname()[1]}")
         client = cell.client()
@@ -209,7 +209,7 @@ async def test_somebody_silent_there(open_cell: OpenCell) -> None:
 
 
 async def test_a_full_database(open_cell: OpenCell, tmp_path: Path) -> None:
-    """Nobody can join, but whoever holds can release."""
+    """No ticket can join, but holders can release."""
     with EtcdCluster(tmp_path / "full", size=1, quota_backend_bytes=2_000_000) as cluster:
         cell = open_cell(cluster.url)
         client = cell.client()
@@ -219,7 +219,7 @@ async def test_a_full_database(open_cell: OpenCell, tmp_path: Path) -> None:
             await cell.run(lambda: client.lock(cell.name + ":new").acquire(timeout=2))
         assert caught.value.outcome == "not applied"
         await cell.run(lease.release)
-        assert seeing.of(cluster, cell.name) == []
+        assert server_state.of(cluster, cell.name) == []
 
 
 def _is_full(cluster: EtcdCluster) -> bool:

@@ -1,4 +1,4 @@
-"""What sharing costs, what vanished holders leave behind, and requests that come late."""
+"""What sharing costs, what vanished holders leave behind, and late requests."""
 
 import asyncio
 from collections import Counter
@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from fencelock.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
-from fencelock.engines.etcd import requests
-from fencelock.engines.etcd.admission import Ahead, Crowd, Finding, find
+from fencelock.engines.etcd import looking
+from fencelock.engines.etcd.admission import Ahead, Blockers, QueueAhead, blockers
 from fencelock.engines.etcd.engine import EtcdEngine
-from fencelock.engines.etcd.keys import Card, Keys, Labels
+from fencelock.engines.etcd.keys import Keys, Labels
+from fencelock.engines.etcd.values import Record
 from fencelock.engines.etcd.wire import txn
 from fencelock.engines.registry import open_engine
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.servers_etcd import EtcdCluster
 
 LIMIT = 5.0
@@ -49,15 +50,15 @@ def enter(engine: EtcdEngine, ticket: Ticket) -> Standing:
 
 def used(cluster: EtcdCluster, before: Counter[str]) -> Counter[str]:
     """The requests since then, but for those that keep leases alive."""
-    calls = seeing.calls(cluster) - before
+    calls = server_state.calls(cluster) - before
     calls.pop("LeaseKeepAlive", 0)
     return calls
 
 
 def vanish(cluster: EtcdCluster, ticket: Ticket) -> None:
-    """End the lease on which a ticket lives, as if its process had died; others have another ttl."""
-    key = seeing.tickets(cluster, ticket.name)[ticket.id]
-    cluster.ctl("lease", "revoke", f"{seeing.lease_of(cluster, key):x}")
+    """End the lease on which a ticket lives, as if its process had died. Tickets with another ttl live on."""
+    key = server_state.tickets(cluster, ticket.name)[ticket.id]
+    cluster.ctl("lease", "revoke", f"{server_state.lease_of(cluster, key):x}")
 
 
 @pytest.mark.parametrize("share", [READING, Share.of(50)])
@@ -67,25 +68,25 @@ def test_to_share_is_one_transaction_however_many_there_are(
     join(share)
     for _ in range(20):
         join(share)
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     one = join(share)
     assert run(engine.leave(one, timeout=LIMIT))
     assert used(etcd_cluster, before) == {"Txn": 2}
     for _ in range(20):
         join()
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     waiting = join(share)
     assert run(engine.leave(waiting, timeout=LIMIT))
     assert used(etcd_cluster, before) == {"Txn": 2}
     assert used(etcd_cluster, before)["Range"] == 0, "nobody looked into the past"
 
 
-def test_a_reader_that_vanishes_leaves_nothing_to_be_found_and_a_writer_does(
+def test_a_vanished_writer_leaves_the_name_abandoned_and_a_reader_does_not(
     etcd_cluster: EtcdCluster, engine: EtcdEngine, join: Join
 ) -> None:
     reader = join(READING, ttl=20)
     vanish(etcd_cluster, reader)
-    assert seeing.of(etcd_cluster, reader.name) == []
+    assert server_state.of(etcd_cluster, reader.name) == []
     reader, writer, heir = join(READING, ttl=20), join(ttl=40), join()
     vanish(etcd_cluster, reader)
     standing = enter(engine, writer)
@@ -102,7 +103,7 @@ def test_readers_after_a_writer_do_not_look_into_the_past_one_by_one(
     run(engine.leave(writer, timeout=LIMIT))
     assert enter(engine, reader).place is Place.ADMITTED
     join(READING)
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     join(READING)
     assert used(etcd_cluster, before) == {"Txn": 1}
 
@@ -111,18 +112,18 @@ def test_a_renewal_that_comes_late_does_not_take_back_what_was_changed(
     engine: EtcdEngine, join: Join
 ) -> None:
     ticket = join()
-    queues = engine._queues
-    seat = queues.seats[ticket.id]
-    assert seat.lease is not None
-    late = requests.renew(seat, seat.view, seat.due(ticket, 61.0, seat.lease), seat.lease)
+    entry = engine._tickets.entries[ticket.id]
+    assert entry.lease is not None
+    record = entry.next_record(ticket, 61.0, entry.lease)
+    late = looking.renew(entry, entry.view, record, entry.lease)
     owner = ticket.owner._replace(label="changed")
     enter(engine, ticket._replace(share=READING, owner=owner))
-    run(queues.ask(txn(then=[late]), queues.io.now() + LIMIT))
+    run(engine._cluster.txn(txn(then=[late]), engine._io.now() + LIMIT))
     (holder,) = run(engine.inspect(ticket.name, limit=0, timeout=LIMIT)).holders
     assert (holder.share, holder.owner) == (READING, owner)
 
 
-def test_one_that_turned_and_is_gone_joins_as_it_is_now(engine: EtcdEngine, join: Join) -> None:
+def test_a_converted_ticket_that_is_gone_joins_as_it_is_now(engine: EtcdEngine, join: Join) -> None:
     """Its old key would say that it joined to hold alone."""
     ticket = join()
     reading = ticket._replace(share=READING)
@@ -135,8 +136,8 @@ def test_one_that_turned_and_is_gone_joins_as_it_is_now(engine: EtcdEngine, join
     assert enter(engine, join(READING)).place is Place.ADMITTED
 
 
-async def test_a_deep_queue_for_permits_hears_one_by_one(etcd_cluster: EtcdCluster) -> None:
-    """Those who can't be next watch one ticket only: a release is no news to them."""
+async def test_a_deep_queue_for_permits_is_woken_one_by_one(etcd_cluster: EtcdCluster) -> None:
+    """A ticket that can't be next watches one ticket only: a release does not wake it."""
     name = f"permits:{new_id()}"
     engine = open_engine(etcd_cluster.url, BlockingIO())
     assert isinstance(engine, EtcdEngine)
@@ -144,8 +145,8 @@ async def test_a_deep_queue_for_permits_hears_one_by_one(etcd_cluster: EtcdClust
     tickets = [Ticket(name, new_id(), 60.0, Owner("host", 1), share) for _ in range(8)]
     for ticket in tickets:
         await asyncio.to_thread(enter, engine, ticket)
-    seats = [engine._queues.seats[ticket.id] for ticket in tickets]
-    assert [len(seat.view.ahead) for seat in seats] == [0, 0, 2, 1, 1, 1, 1, 1]
+    entries = [engine._tickets.entries[ticket.id] for ticket in tickets]
+    assert [len(entry.view.ahead) for entry in entries] == [0, 0, 2, 1, 1, 1, 1, 1]
     until = engine._io.now() + 60
     parked: list[asyncio.Task[Any]] = [
         asyncio.create_task(asyncio.to_thread(lambda one: run(engine.park(one, until)), ticket))
@@ -159,37 +160,41 @@ async def test_a_deep_queue_for_permits_hears_one_by_one(etcd_cluster: EtcdClust
     assert not parked[2].done()
     await asyncio.to_thread(run, engine.close())
     await asyncio.wait_for(asyncio.wait(parked), LIMIT)
-    parked[2].exception()  # it was sent off
+    parked[2].exception()  # closing the engine woke it
 
 
 def ahead(fence: int, share: Share) -> Ahead:
     return Ahead(b"key %d" % fence, fence, fence, 30.0, share)
 
 
-def test_whom_one_that_shares_has_to_hear_of() -> None:
+def test_what_a_ticket_that_shares_waits_for() -> None:
     one, two = ahead(1, Share.of(3)), ahead(2, Share.of(3, 2))
     writer, reader = ahead(3, ALONE), ahead(4, READING)
-    assert find(READING, Crowd([])) == Finding()
-    assert find(READING, Crowd([writer, one])) == Finding((writer,)), "the newest"
-    assert find(READING, Crowd([reader])) == Finding(), "it held alone, and turned"
-    assert find(Share.of(4), Crowd([], [ahead(1, Share.of(4, 3))])) == Finding()
-    assert find(Share.of(3), Crowd([], [one, two])) == Finding((one, two), 1, short=True)
-    assert find(Share.of(3), Crowd([writer], [one])) == Finding((writer,))
+    assert blockers(READING, QueueAhead([])) == Blockers()
+    assert blockers(READING, QueueAhead([writer, one])) == Blockers((writer,)), "the newest"
+    assert blockers(READING, QueueAhead([reader])) == Blockers(), "it held alone, and turned"
+    assert blockers(Share.of(4), QueueAhead([], [ahead(1, Share.of(4, 3))])) == Blockers()
+    assert blockers(Share.of(3), QueueAhead([], [one, two])) == Blockers((one, two), 1, short=True)
+    assert blockers(Share.of(3), QueueAhead([writer], [one])) == Blockers((writer,))
     three = ahead(5, Share.of(3))
-    crowd = Crowd([], [one, two, three], newest_peer=(three,))
-    assert find(Share.of(3), crowd) == Finding((one, two, three), 2, short=True), (
+    crowd = QueueAhead([], [one, two, three], newest_peer=(three,))
+    assert blockers(Share.of(3), crowd) == Blockers((one, two, three), 2, short=True), (
         "one that goes may give back two"
     )
-    assert find(Share.of(3, 3), crowd) == Finding((three,), short=True)
-    assert find(Share.of(200), Crowd([], [ahead(1, Share.of(200))], all_peers=False)) is None
+    assert blockers(Share.of(3, 3), crowd) == Blockers((three,), short=True)
+    assert (
+        blockers(Share.of(200), QueueAhead([], [ahead(1, Share.of(200))], all_peers=False)) is None
+    )
 
 
-def test_a_card_of_before_there_was_sharing_is_understood() -> None:
-    card = Card.unpack(b"30.0 1700000000.000 0123abcd host 42 somebody")
-    assert card == Card(0, 30.0, 1700000000.0, "0123abcd", Owner("host", 42, "somebody"))
-    newer = card._replace(edition=10, share=Share("a group / of ~ three!", 1, 3), calls=2)
-    assert Card.unpack(newer.pack()) == newer
-    assert newer.pack() > card._replace(edition=9, ttl=99.0).pack()
+def test_a_record_is_stored_so_that_the_newer_one_is_greater() -> None:
+    record = Record(9, 99.0, 1700000000.0, "0123abcd", Owner("host", 42, "somebody"))
+    newer = record._replace(
+        edition=10, ttl=30.0, share=Share("a group / of ~ three!", 1, 3), signals=2
+    )
+    for one in (record, newer):
+        assert Record.unpack(one.pack()) == one
+    assert newer.pack() > record.pack()
 
 
 def test_no_group_is_among_the_keys_of_another() -> None:
@@ -200,14 +205,14 @@ def test_no_group_is_among_the_keys_of_another() -> None:
     for group in groups[:5]:
         key, end = keys.peers(group)
         assert [other for other in groups if key <= tickets[other] < end] == [group]
-        parts = keys.strangers(group)
+        parts = keys.others(group)
         others = [
             other for other in groups if any(key <= tickets[other] < end for key, end in parts)
         ]
         assert others == [other for other in groups if other != group]
 
 
-def test_a_ticket_is_near_its_clients_others_and_few_else() -> None:
+def test_a_ticket_is_near_its_clients_tickets_and_few_others() -> None:
     keys, labels = Keys.of("name"), Labels()
     own, sibling = keys.ticket(labels.take()), keys.ticket(labels.take())
     start, end = keys.near(own)

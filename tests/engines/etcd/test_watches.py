@@ -1,212 +1,147 @@
-"""What is heard by those who wait: nothing is missed, nothing is made twice, nothing is left."""
+"""What watches tell waiters: in order, once, and nothing that they know already."""
 
-import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+import sys
+import threading
+from collections.abc import Iterator
 
 import pytest
 
-from fencelock.core.ticket import Owner, Place, Standing, Ticket
-from fencelock.engines.etcd import watches
-from fencelock.engines.etcd.engine import EtcdEngine
-from fencelock.engines.registry import open_engine
-from fencelock.io.blocking import BlockingIO, run
-from fencelock.primitives.waiting import new_id
-from tests.engines.etcd import seeing
-from tests.proxy import TcpProxy
-from tests.servers import HOST
-from tests.servers_etcd import EtcdCluster
-from tests.waiting import soon, within
+from fencelock.core.ticket import ALONE, Share
+from fencelock.engines.etcd.admission import Ahead, Blockers
+from fencelock.engines.etcd.messages_pb2 import Event, KeyValue
+from fencelock.engines.etcd.watches import Watch, Watcher
+from fencelock.io.blocking import BlockingIO
 
-LIMIT = 30.0
-Open = Callable[..., EtcdEngine]
+KEY = b"key"
+
+
+def ahead(fence: int, key: bytes = KEY, share: Share = ALONE) -> Ahead:
+    return Ahead(key, fence, fence, 30.0, share)
+
+
+def watcher(*those: Ahead, lacking: int = 0, revision: int = 10) -> Watcher:
+    return Watcher(Blockers(those, lacking), revision, BlockingIO().event())
+
+
+def put(revision: int, created: int) -> Event:
+    return Event(
+        type=Event.PUT, kv=KeyValue(key=KEY, mod_revision=revision, create_revision=created)
+    )
+
+
+def delete(revision: int) -> Event:
+    return Event(type=Event.DELETE, kv=KeyValue(key=KEY, mod_revision=revision))
+
+
+def renewed(kv: KeyValue) -> Ahead:
+    return ahead(kv.create_revision)
+
+
+def watch(since: int = 5, *events: Event, own: bool = False) -> Watch:
+    it = Watch(1, KEY, own)
+    it.begin(since)
+    for event in events:
+        it.report(event, renewed)
+    return it
+
+
+def joined(it: Watch, one: Watcher) -> Watcher:
+    it.join(one, renewed)
+    return one
+
+
+def looks(one: Watcher) -> bool:
+    return one.must_look
+
+
+def test_a_late_watcher_is_told_what_happened_after_it_looked() -> None:
+    assert joined(watch(5, delete(11)), watcher(ahead(8))).must_look
+    assert joined(watch(5, delete(11), put(12, 12)), watcher(ahead(8))).must_look, (
+        "it is another one"
+    )
+    just_renewed = joined(watch(5, put(11, 8)), watcher(ahead(8)))
+    assert just_renewed.renewed
+    assert not just_renewed.must_look
+    assert joined(watch(5, delete(11), own=True), watcher(ahead(8, b"other"))).must_look
+
+
+def test_a_late_watcher_is_not_told_what_it_knew() -> None:
+    assert not joined(watch(5, delete(7), put(8, 8)), watcher(ahead(8))).must_look
+    assert not joined(watch(5, delete(7), own=True), watcher(ahead(8, b"other"))).must_look
+
+
+def test_a_watcher_that_knows_less_than_where_a_watch_begins_looks_once() -> None:
+    first, second = Watch(1, KEY, own=False), Watch(2, b"own", own=True)
+    one = watcher(ahead(8))
+    for it in (first, second):
+        joined(it, one)
+    first.begin(11)
+    assert not looks(one), "not before it hears all"
+    second.begin(9)  # at another server, which lags behind
+    assert looks(one)
+    assert one.late
+    assert not joined(first, watcher(ahead(8), revision=11)).must_look
+
+
+def test_after_a_break_everything_begins_anew() -> None:
+    it = watch(5)
+    one = joined(it, watcher(ahead(8)))
+    it.end()
+    assert one.not_begun
+    it.begin(10)
+    assert not looks(one), "nothing has happened meanwhile"
+    it.end()
+    it.end()
+    it.begin(12)
+    assert looks(one)
+
+
+def test_a_watcher_that_lacks_permits_waits_until_enough_have_gone() -> None:
+    share = Share.of(3)
+    first, second = Watch(1, KEY, own=False), Watch(2, b"other", own=False)
+    one = watcher(ahead(7, share=share), ahead(8, b"other", share), lacking=2)
+    for it in (first, second):
+        it.begin(5)
+        joined(it, one)
+    first.report(delete(11), renewed)
+    assert not looks(one)
+    assert set(one.ahead) == {b"other"}
+    second.report(delete(12), renewed)
+    assert looks(one)
 
 
 @pytest.fixture
-def opened(etcd_cluster: EtcdCluster) -> Iterator[Open]:
-    with ExitStack() as running:
-
-        def open(url: str = etcd_cluster.url) -> EtcdEngine:
-            engine = open_engine(url, BlockingIO())
-            assert isinstance(engine, EtcdEngine)
-            running.callback(lambda: run(engine.close()))
-            return engine
-
-        yield open
+def switching_often() -> Iterator[None]:
+    """Threads that take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
-def ticket(name: str, ttl: float = 300.0) -> Ticket:
-    """Its renewals are so far apart that they bring no news."""
-    return Ticket(name, new_id(), ttl, Owner("host", 1))
+def test_a_waiter_reads_while_it_is_told(switching_often: None) -> None:
+    """The stream's thread takes out tickets that are gone, while the waiter's thread reads all of them."""
+    share, failures = Share.of(64, 1), []
+    for _ in range(40):
+        those = [ahead(number, b"%d" % number, share) for number in range(1, 41)]
+        one = watcher(*those, lacking=64)
+        over = threading.Event()
 
+        def look() -> None:
+            try:
+                while not over.is_set():  # noqa: B023
+                    one.waits_for(those)  # noqa: B023
+            except RuntimeError as error:
+                failures.append(error)
 
-def enter(engine: EtcdEngine, one: Ticket) -> Place:
-    return run(engine.enter(one, if_free=False, timeout=LIMIT)).place
-
-
-def parked(engine: EtcdEngine, one: Ticket) -> asyncio.Task[Standing | None]:
-    """Wait in a thread."""
-    until = engine._io.now() + 4 * LIMIT
-    return asyncio.create_task(asyncio.to_thread(lambda: run(engine.park(one, until))))
-
-
-async def admitted(waiting: asyncio.Task[Standing | None]) -> None:
-    standing = await within(waiting)
-    assert standing is not None
-    assert standing.place is Place.ADMITTED
-
-
-def listens(engine: EtcdEngine, one: Ticket) -> bool:
-    watcher = engine._queues.seats[one.id].watcher
-    return watcher is not None and not watcher.deaf and not watcher.over
-
-
-def leave(engine: EtcdEngine, one: Ticket) -> None:
-    assert run(engine.leave(one, timeout=LIMIT))
-
-
-async def test_a_release_before_the_watch_begins_is_not_missed(opened: Open) -> None:
-    first, second = opened(), opened()
-    name = f"early:{new_id()}"
-    holder, waiter = ticket(name), ticket(name)
-    assert enter(first, holder) is Place.ADMITTED
-    assert enter(second, waiter) is Place.WAITING
-    leave(first, holder)
-    await admitted(parked(second, waiter))
-    leave(second, waiter)
-
-
-async def test_that_the_own_ticket_is_gone_before_the_watch_begins_is_not_missed(
-    opened: Open, etcd_cluster: EtcdCluster
-) -> None:
-    first, second = opened(), opened()
-    name = f"gone:{new_id()}"
-    holder, waiter = ticket(name), ticket(name)
-    enter(first, holder)
-    enter(second, waiter)
-    key = seeing.tickets(etcd_cluster, name)[waiter.id]
-    etcd_cluster.ctl("lease", "revoke", f"{seeing.lease_of(etcd_cluster, key):x}")
-    assert await within(parked(second, waiter)) is None
-    leave(first, holder)
-
-
-@pytest.mark.parametrize("renewed", [False, True])
-async def test_what_happens_to_other_names_wakes_nobody(opened: Open, renewed: bool) -> None:
-    """The cluster has moved on since it joined: it looks, finds nothing new, and goes on waiting."""
-    first, second = opened(), opened()
-    name = f"calm:{new_id()}"
-    holder, waiter, other = ticket(name), ticket(name), ticket(name + ":other")
-    enter(first, holder)
-    enter(second, waiter)
-    enter(first, other)
-    if renewed:
-        run(first.renew([holder], timeout=LIMIT))
-    waiting = parked(second, waiter)
-    await soon(lambda: listens(second, waiter), "the waiter to listen")
-    ears = dict(second._watches._ears)
-    leave(first, other)
-    assert second._watches._ears == ears
-    leave(first, holder)
-    await admitted(waiting)
-    leave(second, waiter)
-
-
-async def test_those_who_take_turns_keep_their_watches(opened: Open) -> None:
-    engines = [opened(), opened()]
-    name = f"turns:{new_id()}"
-    holder = ticket(name)
-    enter(engines[0], holder)
-    ears = []
-    for turn in range(6):
-        ahead, behind = engines[turn % 2], engines[1 - turn % 2]
-        waiter = ticket(name)
-        assert enter(behind, waiter) is Place.WAITING
-        waiting = parked(behind, waiter)
-        await soon(lambda: listens(behind, waiter), "the waiter to listen")  # noqa: B023 - at once
-        ears.append(set(behind._watches._ears))
-        leave(ahead, holder)
-        await admitted(waiting)
-        holder = waiter
-    assert ears == ears[:2] * 3
-    leave(engines[0], holder)
-
-
-async def test_watches_that_nobody_needs_end(
-    opened: Open, etcd_cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watches, "_SPARED", 3)
-    first, second = opened(), opened()
-    names = [f"needless:{new_id()}" for _ in range(4)]
-
-    async def contend(name: str) -> None:
-        holder, waiter = ticket(name), ticket(name)
-        enter(first, holder)
-        enter(second, waiter)
-        waiting = parked(second, waiter)
-        await soon(lambda: listens(second, waiter), "the waiter to listen")
-        leave(first, holder)
-        await within(waiting)
-        leave(second, waiter)
-
-    gate, last = ticket("gate:" + names[0]), ticket("gate:" + names[0])
-    enter(first, gate)
-    enter(second, last)
-    waiting = parked(second, last)  # as long as it does, the stream stays
-    await soon(lambda: listens(second, last), "the waiter to listen")
-    for name in names:
-        await contend(name)
-    assert len(second._watches._ears) == 2 + 3, "so many stay"
-    for _ in range(3):
-        for name in names:
-            alone = ticket(name)
-            enter(first, alone)
-            leave(first, alone)
-            enter(second, alone)
-            leave(second, alone)
-    await soon(
-        lambda: len(second._watches._ears) == 2, "all but those of the one that waits to end"
-    )
-    await soon(lambda: seeing.watchers(etcd_cluster) == 2, "etcd to know it")
-    leave(first, gate)
-    await within(waiting)
-    leave(second, last)
-
-
-async def test_what_happens_while_a_stream_is_broken_is_not_missed(
-    opened: Open, etcd_cluster: EtcdCluster
-) -> None:
-    """Though etcd has thrown away what happened."""
-    first, second = opened(), opened()
-    name = f"broken:{new_id()}"
-    holder, waiter = ticket(name), ticket(name)
-    enter(first, holder)
-    enter(second, waiter)
-    waiting = parked(second, waiter)
-    await soon(lambda: listens(second, waiter), "the waiter to listen")
-    second._watches.pause()  # as for a fork: so there is no stream while this happens
-    leave(first, holder)
-    revision = etcd_cluster.ctl("get", "nothing")["header"]["revision"]
-    etcd_cluster.ctl("compact", str(revision))
-    second._watches.go_on()
-    await admitted(waiting)
-    leave(second, waiter)
-
-
-async def test_a_stream_that_breaks_before_a_watch_begins(
-    opened: Open, etcd_cluster: EtcdCluster, grpc_proxy: Callable[[int], TcpProxy]
-) -> None:
-    proxy = grpc_proxy(etcd_cluster.members[0].port)
-    elsewhere = etcd_cluster.members[1].address
-    first, second = opened(), opened(f"etcd://{HOST}:{proxy.port},{elsewhere}")
-    name = f"unborn:{new_id()}"
-    holder, waiter = ticket(name), ticket(name)
-    enter(first, holder)
-    enter(second, waiter)
-    proxy.mute()
-    waiting = parked(second, waiter)
-    await soon(lambda: seeing.watchers(etcd_cluster) == 2, "the watches, of which it does not hear")
-    assert not listens(second, waiter)
-    leave(first, holder)
-    proxy.refuse()
-    await admitted(waiting)
-    leave(second, waiter)
+        looking = threading.Thread(target=look)
+        looking.start()
+        for number, other in enumerate(those):
+            it = Watch(number, other.key, False)
+            it.begin(5)
+            it.join(one, renewed)
+            gone = KeyValue(key=other.key, mod_revision=20 + number)
+            it.report(Event(type=Event.DELETE, kv=gone), renewed)
+        over.set()
+        looking.join()
+    assert failures == []

@@ -1,7 +1,7 @@
 """The etcd engine: one transaction per operation, watches for the wake-ups.
 
-Correctness locks: a majority of servers decides who is next, and the order of their decisions is the
-fence. A ticket's ttl is counted by whoever stands behind it, because etcd has no clock to ask.
+For correctness locks: a majority of servers decides who is next, and the order of their decisions is the
+fence. The waiter behind a ticket counts that ticket's ttl, because etcd has no clock to ask.
 """
 
 from __future__ import annotations
@@ -9,35 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fencelock.core.errors import EngineError
-from fencelock.core.names import matches
-from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
+from fencelock.core.note import Note
+from fencelock.core.ticket import Departure, Inspection, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
-from fencelock.engines.etcd import requests
+from fencelock.engines.etcd import listing, notes, parking
 from fencelock.engines.etcd.blocking import BlockingNode
 from fencelock.engines.etcd.cluster import Cluster
-from fencelock.engines.etcd.ears import Watcher
-from fencelock.engines.etcd.keys import QUEUES, QUEUES_END, Keys, name_of
+from fencelock.engines.etcd.entering import enter
+from fencelock.engines.etcd.errors import with_advice
+from fencelock.engines.etcd.keys import Keys
 from fencelock.engines.etcd.leases import SPARE
-from fencelock.engines.etcd.listing import evict, inspected
-from fencelock.engines.etcd.messages_pb2 import RangeRequest
+from fencelock.engines.etcd.leaving import leave
+from fencelock.engines.etcd.listener import Listener
 from fencelock.engines.etcd.multiplexed import AsyncioNode
 from fencelock.engines.etcd.node import Node
-from fencelock.engines.etcd.notes import Notes
-from fencelock.engines.etcd.queues import Queues
-from fencelock.engines.etcd.renewals import renew
-from fencelock.engines.etcd.seat import Seat, View
-from fencelock.engines.etcd.troubles import CallFailed, explained
+from fencelock.engines.etcd.renewing import renew
+from fencelock.engines.etcd.tickets import Tickets
 from fencelock.engines.etcd.urls import credentials_of, login_of
-from fencelock.engines.etcd.watches import Watches
-from fencelock.engines.etcd.wire import RANGE, first
+from fencelock.engines.etcd.wire import created_at, delete, first, oldest, put, txn
+from fencelock.engines.failure import RequestFailed, translated
 from fencelock.io.contract import IO
-
-_PAGE = 5_000
-"""Keys that are listed in one request."""
-
-_CONFIRMING = 2.0
-"""Seconds that it may take to make sure that one is the next."""
 
 
 class EtcdEngine(Engine):
@@ -49,7 +41,7 @@ class EtcdEngine(Engine):
             "the revision at which a ticket was created: falls only if the cluster is restored from "
             "a snapshot without --bump-revision"
         ),
-        clock="whoever waits counts the ttl of the one ahead; if nobody does, etcd's leader",
+        clock="each waiter counts the ttl of the ticket ahead; if nobody waits, etcd's leader does",
         supports_sharing=True,
         supports_notes=True,
         accepts_floor=False,
@@ -61,128 +53,58 @@ class EtcdEngine(Engine):
         self._cluster = cluster
         self._where = where
         self._io = io
-        self._queues = Queues(cluster, io)
-        self._notes = Notes(self._queues)
-        self._watches = Watches(cluster, io, self._queues.saw_renewed, self._queues.revisions)
+        self._tickets = Tickets(cluster, io)
+        self._listener = Listener(
+            cluster, io, self._tickets.saw_renewal, self._tickets.expiry.reached
+        )
 
+    @translated
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
-        try:
-            return await self._queues.enter(ticket, if_free, self._io.now() + timeout)
-        except CallFailed as error:
-            raise self._translated(error, ticket.name) from error
+        return await enter(self._tickets, ticket, if_free, self._io.now() + timeout)
 
+    @translated
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        try:
-            return await renew(self._queues, tickets, self._io.now() + timeout)
-        except CallFailed as error:
-            name = tickets[0].name if len(tickets) == 1 else None
-            raise self._translated(error, name) from error
+        return await renew(self._tickets, tickets, self._io.now() + timeout)
 
+    @translated
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
         self.unpark(ticket)
-        try:
-            return await self._queues.leave(ticket, departure, self._io.now() + timeout)
-        except CallFailed as error:
-            raise self._translated(error, ticket.name) from error
+        return await leave(self._tickets, ticket, departure, self._io.now() + timeout)
 
+    @translated
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        while True:
-            seat = self._queues.seats.get(ticket.id)
-            view = View() if seat is None else seat.view
-            if seat is None or not view.ahead:
-                return None
-            watcher = self._listening(seat, view)
-            await watcher.flag.wait(max(0.0, until - self._io.now()))
-            try:
-                if watcher.broken is not None:
-                    raise watcher.broken
-                if watcher.over:
-                    confirming = self._io.now() + _CONFIRMING
-                    if watcher.late and await self._queues.unchanged(seat, view, confirming):
-                        continue  # nothing had happened before we listened
-                    # An event may be old news, and tells nothing about the own ticket: make sure. What one
-                    # server knows is enough: who is first stays first until its own ticket goes, and
-                    # when that may be is counted here. To ask all would wait for others' writes.
-                    standing = await self._queues.look(seat, confirming, heard=watcher.heard)
-                    if standing is None or not watcher.late or not seat.view.only_renewed(view):
-                        return standing
-                    continue
-            except CallFailed as error:
-                raise self._translated(error, ticket.name) from error
-            finally:
-                if watcher.flag.is_set():
-                    self.unpark(ticket)
-            if not watcher.renewed:
-                return None
-            watcher.renewed = False
-            recheck = min(map(self._queues.left, tuple(watcher.ahead.values())))
-            return Standing(Place.WAITING, view.fence, recheck=recheck)
-
-    def _listening(self, seat: Seat, view: View) -> Watcher:
-        watcher = seat.watcher
-        if watcher is not None and not watcher.listens_to(view.ahead):
-            self._watches.drop(watcher)
-            watcher = None
-        if watcher is None:
-            flag = self._io.event()
-            # The seat knows it first: if the waiter is interrupted, it is dropped with its seat.
-            watcher = seat.watcher = Watcher(view.ahead, view.lacking, view.revision, flag)
-            self._watches.add(watcher, seat.key)
-        return watcher
+        return await parking.park(self._tickets, self._listener, ticket, until)
 
     def unpark(self, ticket: Ticket) -> None:
-        seat = self._queues.seats.get(ticket.id)
-        if seat is not None and seat.watcher is not None:
-            watcher, seat.watcher = seat.watcher, None
-            self._watches.drop(watcher)
+        parking.unpark(self._tickets, self._listener, ticket)
 
     def interrupt(self, ticket: Ticket) -> None:
-        seat = self._queues.seats.get(ticket.id)
-        if seat is not None and (watcher := seat.watcher) is not None:
-            watcher.flag.set()
+        parking.interrupt(self._tickets, ticket)
 
+    @translated
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
-        try:
-            return await self._notes.remember(ticket, text, keep, self._io.now() + timeout)
-        except CallFailed as error:
-            raise self._translated(error, ticket.name) from error
+        note = Note(keep, text)
+        return await notes.remember(self._tickets, ticket, note, self._io.now() + timeout)
 
+    @translated
     async def recall(self, name: str, *, timeout: float) -> str | None:
-        try:
-            return await self._notes.recall(name, self._io.now() + timeout)
-        except CallFailed as error:
-            raise self._translated(error, name) from error
+        return await notes.recall(self._tickets, name, self._io.now() + timeout)
 
+    @translated
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        try:
-            return await inspected(self._queues, name, limit, self._io.now() + timeout)
-        except CallFailed as error:
-            raise self._translated(error, name) from error
+        return await listing.inspect(self._tickets, name, limit, self._io.now() + timeout)
 
+    @translated
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        until = self._io.now() + timeout
-        names: set[str] = set()
-        start = QUEUES
-        try:
-            while True:
-                request = RangeRequest(key=start, range_end=QUEUES_END, limit=_PAGE, keys_only=True)
-                answer = await self._cluster.ask(RANGE, request, until, repeatable=True)
-                names.update(name for kv in answer.kvs if (name := name_of(kv.key)) is not None)
-                if not answer.more:
-                    return sorted(name for name in names if matches(name, pattern))
-                start = answer.kvs[-1].key + b"\0"
-        except CallFailed as error:
-            raise self._translated(error, None) from error
+        return await listing.names(self._cluster, pattern, self._io.now() + timeout)
 
+    @translated
     async def evict(self, name: str, *, timeout: float) -> bool:
-        until = self._io.now() + timeout
-        try:
-            return await evict(self._queues, Keys.of(name), until)
-        except CallFailed as error:
-            raise self._translated(error, name) from error
+        return await listing.evict(self._tickets, name, self._io.now() + timeout)
 
+    @translated
     async def write_held(
         self,
         ticket: Ticket,
@@ -191,15 +113,16 @@ class EtcdEngine(Engine):
         *,
         timeout: float,
     ) -> int | None:
-        """Put keys, or delete those without a value, provided that the ticket stands with its fence: for
-        guards. If it does not, nothing happens; the answer is then the holder's fence, 0 if there is none."""
-        until = self._io.now() + timeout
-        keys, seat = Keys.of(ticket.name), self._queues.seats.get(ticket.id)
-        key = None if seat is None else seat.key
-        try:
-            answer = await self._queues.ask(requests.write_held(keys, key, fence, changes), until)
-        except CallFailed as error:
-            raise self._translated(error, ticket.name) from error
+        """For guards: put keys, or delete those without a value, if the ticket is there with its fence.
+
+        Returns None if it is. Otherwise writes nothing, and returns the holder's fence, or 0 if nobody holds.
+        """
+        keys, entry = Keys.of(ticket.name), self._tickets.entries.get(ticket.id)
+        # A ticket that has left has no key. The queue's own prefix never exists, so nothing is written.
+        key = keys.queue if entry is None else entry.key
+        writes = [put(at, value, 0) if value is not None else delete(at) for at, value in changes]
+        request = txn([created_at(key, fence)], writes, [oldest(keys.queue, keys.end, 1)])
+        answer = await self._cluster.txn(request, self._io.now() + timeout)
         if answer.succeeded:
             return None
         holder = first(answer.responses[0].response_range)
@@ -207,13 +130,13 @@ class EtcdEngine(Engine):
 
     async def close(self) -> None:
         try:
-            await self._watches.close()
-            await self._queues.leases.revoke()
+            await self._listener.close()
+            await self._tickets.leases.close()
         finally:
             await self._cluster.close()
 
-    def _translated(self, error: CallFailed, name: str | None) -> EngineError:
-        return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
+    def _translated(self, error: RequestFailed, name: str | None) -> EngineError:
+        return EngineError(f"{self._where}: {with_advice(error)}", outcome=error.outcome, name=name)
 
 
 def open_etcd(url: Url, io: IO) -> EtcdEngine:

@@ -1,7 +1,7 @@
 """etcd's leases, on which tickets live: granted once, shared by all tickets of a ttl, kept alive.
 
-A ticket's own ttl is counted by whoever stands behind it. The lease is what frees the tickets of a
-process that died when nobody watched. It always outlives what was promised to its tickets.
+The waiter behind a ticket counts the ticket's own ttl. The lease removes the tickets of a process that
+died while nobody waited. It always outlives what was promised to its tickets.
 """
 
 from __future__ import annotations
@@ -10,32 +10,31 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
 from fencelock.engines.etcd.cluster import Cluster
+from fencelock.engines.etcd.errors import CallFailed
 from fencelock.engines.etcd.messages_pb2 import (
     LeaseGrantRequest,
     LeaseKeepAliveRequest,
     LeaseRevokeRequest,
     LeaseTimeToLiveRequest,
 )
-from fencelock.engines.etcd.troubles import CallFailed, LeaseGone
 from fencelock.engines.etcd.wire import GRANT, KEEP_ALIVE, REVOKE, TIME_TO_LIVE, Method
 from fencelock.io.contract import IO, Event
 
 SPARE = 5
-"""Seconds by which a lease is longer than the ttl of its tickets: so often it has to be kept alive."""
+"""Seconds by which a lease is longer than the ttl of its tickets. It is kept alive that often."""
 
 _DAY = 86_400
-_TRACES = 2 * _DAY
-"""Seconds that the lease for traces lives: it is used for its first day, so each trace for one more."""
+_MARKER_LEASE = 2 * _DAY
+"""Seconds that the lease for markers lives. New markers use it for one day, so each lives one day more."""
 
-_CLOSING = 1.0
-"""Seconds that the end of a client may take."""
+_CLOSE_TIMEOUT = 1.0
+"""Seconds that giving back the leases may take when a client is closed."""
 
 
 class Lease:
@@ -47,7 +46,11 @@ class Lease:
         self.id = id or secrets.randbits(62) | 1
         self.seconds = seconds
         self.until = -math.inf
-        """Until when it lives for sure, on our clock."""
+        """It lives until this moment of our clock, or longer."""
+
+    def lives_for(self, seconds: float, now: float) -> bool:
+        """Whether it lives so long from now without being kept alive."""
+        return self.until >= now + seconds
 
 
 class Leases:
@@ -58,105 +61,87 @@ class Leases:
         self._io = io
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._leases: dict[int, Lease] = {}
-        self._traces: Lease | None = None
+        self._markers: Lease | None = None
         self._granting: dict[int, Event] = {}
 
-    async def any_for(self, ttl: float, until: float) -> Lease:
-        """The lease for tickets with this ttl, which may have to be kept alive: see `stale`."""
+    async def granted(self, ttl: float, until: float) -> Lease:
+        """The lease for tickets with this ttl. It may have to be kept alive: see `Lease.lives_for`."""
         return await self._obtain(math.ceil(ttl) + SPARE, until)
 
     async def covering(self, ttl: float, until: float) -> Lease:
-        """A lease that a ticket can count on for a ttl from now."""
-        return await self._fresh(math.ceil(ttl) + SPARE, ttl, until)
+        """A lease that lives for a ttl from now."""
+        known = self._leases.get(math.ceil(ttl) + SPARE)
+        if known is not None and known.lives_for(ttl, self._io.now()):
+            return known
+        while True:
+            lease = await self.granted(ttl, until)
+            sent = self._io.now()
+            if lease.lives_for(ttl, sent):
+                return lease
+            self.kept_alive(lease, await self._ask(*self.keep_alive(lease), until), sent)
 
-    async def traces(self, until: float) -> Lease:
-        """The lease for the traces that holders leave: one a day, for all clients together.
+    async def markers(self, until: float) -> Lease:
+        """The lease for markers: one a day, the same for all clients.
 
-        A client that ends without a word, like the one whose trace it is, must not leave a lease each.
+        A client that just ends, like the client whose marker it is, must not leave a lease of its own.
         """
-        id = trace_lease(int(time.time() // _DAY))
-        lease = self._traces
+        id = marker_lease(int(time.time() // _DAY))
+        lease = self._markers
         if lease is None or lease.id != id:
-            lease = Lease(_TRACES, id)
-            try:
-                await self._ask_for(lease, until)
-            except CallFailed as error:
-                if not _is_there(error):
-                    error.outcome = "not applied"  # what it is needed for was not sent
-                    raise
-            self._traces = lease
+            lease = Lease(_MARKER_LEASE, id)
+            await self._grant_or_find(lease, until)
+            self._markers = lease
         return lease
 
-    async def own(self, keep: float, until: float) -> Lease:
-        """A lease for a single thing that is to last for so many seconds, and no longer."""
-        lease = Lease(math.ceil(keep))
-        try:
-            await self._ask_for(lease, until)
-        except CallFailed as error:
-            if not _is_there(error):
-                error.outcome = "not applied"  # what it is needed for was not sent
-                raise
+    async def single(self, seconds: float, until: float) -> Lease:
+        """A lease of its own for one key, which ends after so many seconds."""
+        lease = Lease(math.ceil(seconds))
+        await self._grant_or_find(lease, until)
         return lease
 
     async def end(self, lease: int, until: float) -> None:
-        """End a lease and all that lives on it, by its id."""
+        """End a lease, and with it every key that lives on it. Takes the lease's id."""
         await self._cluster.ask(REVOKE, LeaseRevokeRequest(ID=lease), until, repeatable=True)
 
-    async def _fresh(self, seconds: int, need: float, until: float) -> Lease:
-        known = self._leases.get(seconds)
-        if known is not None and not self.stale(known, need, self._io.now()):
-            return known
-        while True:
-            lease = await self._obtain(seconds, until)
-            sent = self._io.now()
-            if not self.stale(lease, need, sent):
-                return lease
-            method, request = self.keep_alive(lease)
-            try:
-                answer = await self._cluster.ask(method, request, until, repeatable=True)
-            except CallFailed as error:
-                error.outcome = "not applied"  # what it is needed for was not sent
-                raise
-            self.kept(lease, answer, sent)
-
-    def stale(self, lease: Lease, need: float, now: float) -> bool:
-        """Whether it has to be kept alive to live for so long from now."""
-        return lease.until < now + need
-
     def keep_alive(self, lease: Lease) -> tuple[Method, Any]:
+        """The call that keeps a lease alive. `kept_alive` takes its answer."""
         return KEEP_ALIVE, LeaseKeepAliveRequest(ID=lease.id)
 
-    def kept(self, lease: Lease, answer: Any, sent: float) -> bool:
-        """Take in the answer to a request to keep it alive; False: it does not exist any more."""
+    def kept_alive(self, lease: Lease, answer: Any, sent: float) -> bool:
+        """Take in the answer to `keep_alive`. Returns False if the lease does not exist any more."""
         if answer.TTL <= 0:
             self.forget(lease)
             return False
-        lease.until = max(
-            lease.until, sent + answer.TTL
-        )  # what was granted counts, not what we asked
+        # etcd may have granted another length than the one that we asked for.
+        lease.until = max(lease.until, sent + answer.TTL)
         return True
 
     def forget(self, *leases: Lease) -> None:
-        """These are not there any more; whoever needs one gets another."""
+        """These leases are gone. The next request that needs one gets a new one."""
         with self._mutex:
             for lease in leases:
                 if self._leases.get(lease.seconds) is lease:
                     del self._leases[lease.seconds]
-                elif self._traces is lease:
-                    self._traces = None
+                elif self._markers is lease:
+                    self._markers = None
 
-    async def revoke(self) -> None:
-        """Give back the leases on which nothing lives. The others end by themselves."""
-        until = self._io.now() + _CLOSING
+    async def close(self) -> None:
+        """Give back the leases without tickets. The others end by themselves."""
+        until = self._io.now() + _CLOSE_TIMEOUT
         with self._mutex:
             leases = list(self._leases.values())
             self._leases.clear()
         with suppress(CallFailed):
-            asked: list[tuple[Method, Any]] = [
-                (TIME_TO_LIVE, LeaseTimeToLiveRequest(ID=lease.id, keys=True)) for lease in leases
+            answers = await self._cluster.ask_all(
+                [(TIME_TO_LIVE, LeaseTimeToLiveRequest(ID=one.id, keys=True)) for one in leases],
+                until,
+            )
+            unused = [
+                (REVOKE, LeaseRevokeRequest(ID=lease.id))
+                for lease, answer in zip(leases, answers, strict=True)
+                if not isinstance(answer, CallFailed) and not answer.keys
             ]
-            answers = await self._cluster.ask_all(asked, until)
-            await self._cluster.ask_all(_unused(leases, answers), until)
+            await self._cluster.ask_all(unused, until)
 
     async def _obtain(self, seconds: int, until: float) -> Lease:
         while True:
@@ -170,11 +155,11 @@ class Leases:
                     if granting is mine:
                         lease = self._leases.setdefault(seconds, Lease(seconds))
                 if lease is not None and granting is mine:
-                    granted = lease.until > self._io.now()  # just now, by another one
+                    granted = lease.until > self._io.now()  # another caller was quicker
                     return lease if granted else await self._grant(lease, until)
             finally:
-                # Also if this one was interrupted before it began, for others wait for it. Without a call of
-                # any method, so that no second interruption can come between.
+                # Other callers wait for this, so do it even if this caller was interrupted before it began.
+                # Call no method here, so that no second interruption can come in between.
                 if seconds in self._granting and self._granting[seconds] is mine:
                     del self._granting[seconds]
                 mine.set()
@@ -182,48 +167,35 @@ class Leases:
                 raise CallFailed("no answer to a request for a lease", "not applied")
 
     async def _grant(self, lease: Lease, until: float) -> Lease:
+        while True:
+            sent = self._io.now()
+            answer = await self._grant_or_find(lease, until)
+            if answer is None:
+                answer = await self._ask(*self.keep_alive(lease), until)
+            if self.kept_alive(lease, answer, sent):
+                await self.markers(until)  # now, while the other callers wait for this one
+                return lease
+            with self._mutex:
+                lease = self._leases[lease.seconds] = Lease(lease.seconds)
+
+    async def _grant_or_find(self, lease: Lease, until: float) -> Any | None:
+        """Have a lease granted. Returns None if it exists: the reply to an earlier request was lost."""
         try:
-            while True:
-                sent = self._io.now()
-                try:
-                    answer = await self._ask_for(lease, until)
-                except CallFailed as error:
-                    if not _is_there(error):
-                        raise
-                    # An earlier request, of which we heard nothing, has arrived.
-                    method, again = self.keep_alive(lease)
-                    answer = await self._cluster.ask(method, again, until, repeatable=True)
-                if self.kept(lease, answer, sent):
-                    await self.traces(until)  # now, as long as those who come next wait for us
-                    return lease
-                lease = self._replaced(lease)
+            return await self._ask(GRANT, LeaseGrantRequest(TTL=lease.seconds, ID=lease.id), until)
         except CallFailed as error:
-            error.outcome = "not applied"  # what it was needed for was not sent
+            if "already exists" in str(error):
+                return None
             raise
 
-    async def _ask_for(self, lease: Lease, until: float) -> Any:
-        request = LeaseGrantRequest(TTL=lease.seconds, ID=lease.id)
-        return await self._cluster.ask(GRANT, request, until, repeatable=True)
-
-    def _replaced(self, lease: Lease) -> Lease:
-        with self._mutex:
-            new = self._leases[lease.seconds] = Lease(lease.seconds)
-        return new
+    async def _ask(self, method: Method, request: Any, until: float) -> Any:
+        try:
+            return await self._cluster.ask(method, request, until, repeatable=True)
+        except CallFailed as error:
+            error.outcome = "not applied"  # the request that needs the lease was not sent
+            raise
 
 
 @lru_cache(2)
-def trace_lease(day: int) -> int:
-    """The id of a day's lease for traces, the same for everybody."""
-    return int.from_bytes(sha256(f"fencelock traces {day}".encode()).digest()[:8], "big") >> 2
-
-
-def _is_there(error: CallFailed) -> bool:
-    return "already exists" in str(error)
-
-
-def _unused(leases: Iterable[Lease], answers: Iterable[Any]) -> list[tuple[Method, Any]]:
-    return [
-        (REVOKE, LeaseRevokeRequest(ID=lease.id))
-        for lease, answer in zip(leases, answers, strict=True)
-        if not isinstance(answer, CallFailed | LeaseGone) and not answer.keys
-    ]
+def marker_lease(day: int) -> int:
+    """The id of a day's lease for markers, the same for all clients."""
+    return int.from_bytes(sha256(f"fencelock markers {day}".encode()).digest()[:8], "big") >> 2

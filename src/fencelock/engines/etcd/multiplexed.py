@@ -9,10 +9,10 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from fencelock.engines.etcd.errors import CallFailed, client_closed
 from fencelock.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
-from fencelock.engines.etcd.node import BEAT, Metadata, Node, Stream, closed
-from fencelock.engines.etcd.troubles import CallFailed, broken
-from fencelock.engines.etcd.wire import WATCH, Method
+from fencelock.engines.etcd.node import HEARTBEAT, Metadata, Node, Stream
+from fencelock.engines.etcd.wire import Method
 
 
 class AsyncioNode(Node):
@@ -26,18 +26,18 @@ class AsyncioNode(Node):
     async def call_all(
         self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
     ) -> list[Any | CallFailed]:
-        under_way: list[Any] = []
+        begun: list[Any] = []
         answers: list[Any | CallFailed] = []
         try:
             for method, request in calls:
-                under_way.append(self._begin(method, request, timeout, metadata))
-            for call in under_way:
+                begun.append(self._begin(method, request, timeout, metadata))
+            for call in begun:
                 try:
                     answers.append(await self._answer(call))
                 except CallFailed as error:
                     answers.append(error)
         except BaseException:
-            for call in under_way:
+            for call in begun:
                 call.cancel()
             raise
         return answers
@@ -46,7 +46,7 @@ class AsyncioNode(Node):
         return _AsyncioStream(self, metadata, idle)
 
     async def close(self) -> None:
-        channel = self._give_up()
+        channel = self._take_channel()
         if channel is not None:
             await channel.close()
 
@@ -55,7 +55,7 @@ class AsyncioNode(Node):
         try:
             return call(request, timeout=timeout, metadata=metadata)
         except grpc.aio.UsageError as error:
-            raise closed() from error
+            raise client_closed() from error
 
     async def _answer(self, call: Any) -> Any:
         task = asyncio.current_task()
@@ -65,24 +65,22 @@ class AsyncioNode(Node):
             return await call
         except grpc.RpcError as error:
             raise self._failed(error) from error
-        except asyncio.InvalidStateError as error:  # closed meanwhile
-            raise closed("unknown") from error
+        except asyncio.InvalidStateError as error:  # the channel was closed meanwhile
+            raise client_closed("unknown") from error
         except asyncio.CancelledError as error:
-            # A channel that is closed cancels its calls, which looks as if somebody had cancelled this task.
+            # A channel that is closed cancels its calls. That looks as if this task had been cancelled.
             if self._closed and task.cancelling() == cancelled:
-                raise closed("unknown") from error
+                raise client_closed("unknown") from error
             raise
 
 
 class _AsyncioStream(Stream):
+    """A task of its own sends our requests and the heartbeats."""
+
     def __init__(self, node: AsyncioNode, metadata: Metadata, idle: Callable[[], bool]) -> None:
-        self._node = node
-        self._idle = idle
+        super().__init__(node.address, idle)
         self._outbox: asyncio.Queue[WatchRequest] = asyncio.Queue()
-        self._heard = True
-        self._silent = self._closed = False
-        watch = node.open().stream_stream(WATCH.path, WATCH.pack, WATCH.unpack)
-        self._call = watch(metadata=metadata)
+        self._call = node.open_watch()(metadata=metadata)
         self._writing = asyncio.create_task(self._write(), name="fencelock-watch-requests")
 
     def send(self, request: WatchRequest) -> None:
@@ -91,18 +89,13 @@ class _AsyncioStream(Stream):
     async def receive(self) -> WatchResponse | None:
         try:
             response = await self._call.read()
-        except grpc.RpcError as error:
-            if self._closed:
+        except (grpc.RpcError, asyncio.CancelledError) as error:
+            cancelled = isinstance(error, asyncio.CancelledError)
+            if cancelled and not (self._closed or self._silent):
+                raise  # this task was cancelled; in the other cases we cancelled the stream
+            if (failure := self._broke(error)) is None:
                 return None
-            if self._silent:
-                raise CallFailed(f"no sign of life from {self._node}", "not applied") from error
-            raise broken(error, self._node.address) from error
-        except asyncio.CancelledError:
-            if self._silent:  # that was us
-                raise CallFailed(f"no sign of life from {self._node}", "not applied") from None
-            if self._closed:
-                return None
-            raise
+            raise failure from (None if cancelled else error)
         if response is grpc.aio.EOF:
             return None
         self._heard = True
@@ -120,24 +113,19 @@ class _AsyncioStream(Stream):
 
     async def _write(self) -> None:
         loop = asyncio.get_running_loop()
-        beat = loop.time() + BEAT
+        due = loop.time() + HEARTBEAT
         try:
             while True:
                 try:
-                    async with asyncio.timeout_at(beat):
+                    async with asyncio.timeout_at(due):
                         request = await self._outbox.get()
                 except TimeoutError:
-                    if self._idle():
-                        self._closed = True
-                        self._call.cancel()  # to write no more is not enough: etcd would keep it open
-                        return
-                    if not self._heard:
-                        self._silent = True
+                    heartbeat = self._heartbeat()
+                    if heartbeat is None:
                         self._call.cancel()
                         return
-                    self._heard = False
-                    beat = loop.time() + BEAT
-                    request = WatchRequest(progress_request=WatchRequest.Progress())
+                    request = heartbeat
+                    due = loop.time() + HEARTBEAT
                 await self._call.write(request)
         except (grpc.RpcError, asyncio.InvalidStateError):
-            return  # whoever reads learns it as well
+            return  # `receive` learns it as well

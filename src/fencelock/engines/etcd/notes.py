@@ -1,96 +1,79 @@
-"""What is noted down for a name: a key beside its queue, on a lease of its own that lasts as long as it.
+"""The note of a name: a key beside its queue, on a lease of its own that lasts as long as the note.
 
-etcd counts a lease in whole seconds, grants none below a minimum, and starts again under a new leader. It
-never ends sooner. So that it does not seem to end later, a client counts as well, from when it first saw
-the note: see `core/sightings.py`.
+etcd counts a lease in whole seconds, grants none below a minimum, and starts again under a new leader. A note
+never ends too soon. So that it does not seem to end too late, a client counts as well, from when it first saw
+the note: see `expiry.py`.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from contextlib import suppress
 
 from fencelock.core.note import Note
-from fencelock.core.sightings import Sightings
 from fencelock.core.ticket import Place, Ticket
-from fencelock.engines.etcd import requests
+from fencelock.engines.etcd.errors import CallFailed
 from fencelock.engines.etcd.keys import note_key
 from fencelock.engines.etcd.messages_pb2 import RangeRequest
-from fencelock.engines.etcd.queues import Queues
-from fencelock.engines.etcd.troubles import CallFailed
-from fencelock.engines.etcd.wire import RANGE, first
-
-_REMEMBERED = 1_000
-"""Names of which it is remembered when their note was first seen."""
+from fencelock.engines.etcd.tickets import Tickets
+from fencelock.engines.etcd.wire import created_at, first, get_without_value, put, txn
 
 
-class Notes:
-    """What this client writes and reads, and when it first saw it."""
+async def remember(tickets: Tickets, ticket: Ticket, note: Note, until: float) -> bool:
+    """Store a note if this ticket holds the name."""
+    holding = await _holding(tickets, ticket, until)
+    if holding is None:
+        return False
+    lease = await tickets.leases.single(note.keep, until)
+    key = note_key(ticket.name)
+    # The first step tells on which lease the note lives that this one replaces.
+    steps = [get_without_value(key), put(key, note.pack(), lease.id)]
+    try:
+        answer = await tickets.cluster.txn(txn([created_at(*holding)], steps), until)
+    except CallFailed as error:
+        if error.outcome == "not applied":
+            await _end(tickets, lease.id, until)
+        raise
+    if not answer.succeeded:
+        await _end(tickets, lease.id, until)
+        return False
+    _left(tickets, ticket.name, answer.header.revision, note)
+    replaced = first(answer.responses[0].response_range)
+    if replaced is not None:
+        await _end(tickets, replaced.lease, until)
+    return True
 
-    def __init__(self, queues: Queues) -> None:
-        self._queues = queues
-        self._sightings = Sightings()
-        self._seen: OrderedDict[str, None] = OrderedDict()
-        self._mutex = threading.Lock()
 
-    async def remember(self, ticket: Ticket, text: str, keep: float, until: float) -> bool:
-        """Note something down, if this ticket holds."""
-        holding = await self._holding(ticket, until)
-        if holding is None:
-            return False
-        lease = await self._queues.leases.own(keep, until)
-        value = Note(keep, text).pack()
-        request = requests.note(*holding, note_key(ticket.name), value, lease)
-        try:
-            answer = await self._queues.ask(request, until)
-        except CallFailed as error:
-            if error.outcome == "not applied":
-                await self._end(lease.id, until)
-            raise
-        if not answer.succeeded:
-            await self._end(lease.id, until)
-            return False
-        self._left(ticket.name, answer.header.revision, keep)
-        before = first(answer.responses[0].response_range)
-        if before is not None:
-            await self._end(before.lease, until)
-        return True
+async def recall(tickets: Tickets, name: str, until: float) -> str | None:
+    """The note, unless its time is up."""
+    found = first(await tickets.cluster.read(RangeRequest(key=note_key(name)), until))
+    if found is None:
+        return None
+    note = Note.unpack(found.value)
+    return note.text if _left(tickets, name, found.mod_revision, note) > 0 else None
 
-    async def recall(self, name: str, until: float) -> str | None:
-        """What was noted down, unless its time is up."""
-        request = RangeRequest(key=note_key(name))
-        found = first(await self._queues.cluster.ask(RANGE, request, until, repeatable=True))
-        if found is None:
-            return None
-        note = Note.unpack(found.value)
-        return note.text if self._left(name, found.mod_revision, note.keep) > 0 else None
 
-    async def _holding(self, ticket: Ticket, until: float) -> tuple[bytes, int] | None:
-        """Key and fence of a ticket that was admitted, which it stays as long as its key is there."""
-        seat = self._queues.seats.get(ticket.id)
-        if seat is None or not seat.view.fence:
-            seat = await self._queues.find(ticket, until)
-        if seat is None:
-            return None
-        view = seat.view
-        if view.admitted:
-            return seat.key, view.fence
-        standing = await self._queues.look(seat, until)
-        if standing is None or standing.place is not Place.ADMITTED:
-            return None
-        return seat.key, standing.fence
+async def _holding(tickets: Tickets, ticket: Ticket, until: float) -> tuple[bytes, int] | None:
+    """Key and fence of an admitted ticket. It stays admitted as long as its key is there."""
+    entry = tickets.entries.get(ticket.id)
+    if entry is None or not entry.view.fence:
+        entry = await tickets.find(ticket, until)
+    if entry is None:
+        return None
+    view = entry.view
+    if view.admitted:
+        return entry.key, view.fence
+    standing = await tickets.look(entry, until)
+    if standing is None or standing.place is not Place.ADMITTED:
+        return None
+    return entry.key, standing.fence
 
-    def _left(self, name: str, version: int, keep: float) -> float:
-        """Seconds that a note, seen now, has left."""
-        with self._mutex:
-            self._seen[name] = None
-            self._seen.move_to_end(name)
-            if len(self._seen) > _REMEMBERED:
-                self._sightings.forget(self._seen.popitem(last=False)[0])
-            return self._sightings.left(name, version, keep, self._queues.io.now())
 
-    async def _end(self, lease: int, until: float) -> None:
-        """End a lease on which no note lives, and which might last for a year."""
-        with suppress(CallFailed):
-            await self._queues.leases.end(lease, until)
+def _left(tickets: Tickets, name: str, revision: int, note: Note) -> float:
+    """Seconds that a note has left which was seen just now."""
+    return tickets.expiry.left(f"note {name}", revision, note.keep, passing=True)
+
+
+async def _end(tickets: Tickets, lease: int, until: float) -> None:
+    """End a lease without a note. It might last for a year."""
+    with suppress(CallFailed):
+        await tickets.leases.end(lease, until)

@@ -1,4 +1,4 @@
-"""What an etcd URL may say besides where the servers are."""
+"""What an etcd URL says besides the addresses of the servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TLS_OPTIONS = ("ca", "cert", "key")
 
 
 def login_of(url: Url) -> Login | None:
-    """Who we are, if the URL says so."""
+    """The user and the password, if the URL has them."""
     if url.user is None and url.password is None:
         return None
     if url.user is None or url.password is None:
@@ -22,7 +22,7 @@ def login_of(url: Url) -> Login | None:
 
 
 def credentials_of(url: Url) -> grpc.ChannelCredentials | None:
-    """Whom to trust and with which certificate, if the URL wants TLS."""
+    """The authority to trust and the client's certificate. None if the URL does not ask for TLS."""
     if url.scheme == "etcd":
         url.only()
         return None

@@ -1,34 +1,22 @@
-"""etcd's methods, and short words for the parts of its transactions."""
+"""etcd's methods, and functions that make the parts of its transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from fencelock.engines.etcd import messages_pb2 as messages
 from fencelock.engines.etcd.messages_pb2 import (
-    AuthenticateRequest,
-    AuthenticateResponse,
     Compare,
     KeyValue,
-    LeaseGrantRequest,
-    LeaseGrantResponse,
-    LeaseKeepAliveRequest,
-    LeaseKeepAliveResponse,
-    LeaseRevokeRequest,
-    LeaseRevokeResponse,
-    LeaseTimeToLiveRequest,
-    LeaseTimeToLiveResponse,
     RangeRequest,
     RangeResponse,
     TxnRequest,
-    TxnResponse,
-    WatchRequest,
-    WatchResponse,
 )
 
 
 class Method(NamedTuple):
-    """A procedure of the server: its address, and how what it takes and gives is written."""
+    """A remote procedure: its path, how to pack the request, and how to unpack the answer."""
 
     path: str
     pack: Callable[[Any], bytes]
@@ -39,28 +27,50 @@ def _method(path: str, request: Any, response: Any) -> Method:
     return Method(f"/etcdserverpb.{path}", request.SerializeToString, response.FromString)
 
 
-RANGE = _method("KV/Range", RangeRequest, RangeResponse)
-TXN = _method("KV/Txn", TxnRequest, TxnResponse)
-WATCH = _method("Watch/Watch", WatchRequest, WatchResponse)
-GRANT = _method("Lease/LeaseGrant", LeaseGrantRequest, LeaseGrantResponse)
-REVOKE = _method("Lease/LeaseRevoke", LeaseRevokeRequest, LeaseRevokeResponse)
-# A stream by its definition, but of one request and one answer it is a call like the others.
-KEEP_ALIVE = _method("Lease/LeaseKeepAlive", LeaseKeepAliveRequest, LeaseKeepAliveResponse)
-TIME_TO_LIVE = _method("Lease/LeaseTimeToLive", LeaseTimeToLiveRequest, LeaseTimeToLiveResponse)
-AUTHENTICATE = _method("Auth/Authenticate", AuthenticateRequest, AuthenticateResponse)
+RANGE = _method("KV/Range", messages.RangeRequest, messages.RangeResponse)
+TXN = _method("KV/Txn", messages.TxnRequest, messages.TxnResponse)
+WATCH = _method("Watch/Watch", messages.WatchRequest, messages.WatchResponse)
+GRANT = _method("Lease/LeaseGrant", messages.LeaseGrantRequest, messages.LeaseGrantResponse)
+REVOKE = _method("Lease/LeaseRevoke", messages.LeaseRevokeRequest, messages.LeaseRevokeResponse)
+# etcd defines it as a stream. With one request and one answer it works as a plain call.
+KEEP_ALIVE = _method(
+    "Lease/LeaseKeepAlive", messages.LeaseKeepAliveRequest, messages.LeaseKeepAliveResponse
+)
+TIME_TO_LIVE = _method(
+    "Lease/LeaseTimeToLive", messages.LeaseTimeToLiveRequest, messages.LeaseTimeToLiveResponse
+)
+AUTHENTICATE = _method(
+    "Auth/Authenticate", messages.AuthenticateRequest, messages.AuthenticateResponse
+)
 
 
-# --- the parts of a transaction. They are dicts: of messages protobuf would make a copy at each level.
+# The parts of a transaction are dicts: protobuf would copy messages at each level.
 
 Part = dict[str, Any]
 
-# --- conditions. Those about a range hold if they hold for each of its keys, a missing key has
-# revision 0, and so has an empty range.
+BATCH = 100
+"""Tickets that one transaction is about, at most. etcd allows 128 steps by default."""
+
+
+# --- conditions. A condition about a range must hold for each of its keys. A missing key has revision 0,
+# and so has an empty range.
 
 
 def created_at(key: bytes, revision: int, end: bytes = b"") -> Part:
+    return _created(Compare.EQUAL, key, end, revision)
+
+
+def none_before(key: bytes, end: bytes, revision: int) -> Part:
+    return _created(Compare.GREATER, key, end, revision - 1)
+
+
+def none_after(key: bytes, end: bytes, revision: int) -> Part:
+    return _created(Compare.LESS, key, end, revision + 1)
+
+
+def _created(result: int, key: bytes, end: bytes, revision: int) -> Part:
     return {
-        "result": Compare.EQUAL,
+        "result": result,
         "target": Compare.CREATE,
         "key": key,
         "range_end": end,
@@ -72,32 +82,12 @@ def changed_at(key: bytes, revision: int) -> Part:
     return {"result": Compare.EQUAL, "target": Compare.MOD, "key": key, "mod_revision": revision}
 
 
-def none_before(key: bytes, end: bytes, revision: int) -> Part:
-    return {
-        "result": Compare.GREATER,
-        "target": Compare.CREATE,
-        "key": key,
-        "range_end": end,
-        "create_revision": revision - 1,
-    }
-
-
-def none_after(key: bytes, end: bytes, revision: int) -> Part:
-    return {
-        "result": Compare.LESS,
-        "target": Compare.CREATE,
-        "key": key,
-        "range_end": end,
-        "create_revision": revision + 1,
-    }
-
-
-def above(key: bytes, value: bytes) -> Part:
+def value_above(key: bytes, value: bytes) -> Part:
     """Whether a key's value is greater than another, byte by byte."""
     return {"result": Compare.GREATER, "target": Compare.VALUE, "key": key, "value": value}
 
 
-def below(key: bytes, value: bytes) -> Part:
+def value_below(key: bytes, value: bytes) -> Part:
     return {"result": Compare.LESS, "target": Compare.VALUE, "key": key, "value": value}
 
 
@@ -108,33 +98,27 @@ def get(key: bytes) -> Part:
     return {"request_range": {"key": key}}
 
 
-def about(key: bytes) -> Part:
-    """All but the value."""
+def get_without_value(key: bytes) -> Part:
     return {"request_range": {"key": key, "keys_only": True}}
 
 
 def oldest(key: bytes, end: bytes, limit: int, *, before: int = 0) -> Part:
-    """The oldest keys of a range, of those that were created before a revision."""
-    return {
-        "request_range": {
-            "key": key,
-            "range_end": end,
-            "limit": limit,
-            "sort_order": RangeRequest.ASCEND,
-            "sort_target": RangeRequest.CREATE,
-            "max_create_revision": before - 1 if before else 0,
-        }
-    }
+    """The oldest keys of a range. With `before`: of those that were created before this revision."""
+    return _sorted(RangeRequest.ASCEND, key, end, limit, before)
 
 
 def newest(key: bytes, end: bytes, limit: int = 1, *, before: int = 0) -> Part:
-    """The newest keys of a range, of those that were created before a revision."""
+    """The newest keys of a range. With `before`: of those that were created before this revision."""
+    return _sorted(RangeRequest.DESCEND, key, end, limit, before)
+
+
+def _sorted(order: int, key: bytes, end: bytes, limit: int, before: int) -> Part:
     return {
         "request_range": {
             "key": key,
             "range_end": end,
             "limit": limit,
-            "sort_order": RangeRequest.DESCEND,
+            "sort_order": order,
             "sort_target": RangeRequest.CREATE,
             "max_create_revision": before - 1 if before else 0,
         }
@@ -146,7 +130,7 @@ def put(key: bytes, value: bytes, lease: int) -> Part:
 
 
 def touch(key: bytes) -> Part:
-    """Move a key's revision on, and leave all else as it is."""
+    """Give a key a new revision, and leave all else as it is."""
     return {"request_put": {"key": key, "ignore_value": True, "ignore_lease": True}}
 
 
@@ -167,7 +151,7 @@ def nested(
     then: Iterable[Part] = (),
     otherwise: Iterable[Part] = (),
 ) -> Part:
-    """Conditions inside of a transaction look at what was before all of its steps."""
+    """A transaction in a transaction. Its conditions see how things were before all steps."""
     return {"request_txn": {"compare": compare, "success": then, "failure": otherwise}}
 
 

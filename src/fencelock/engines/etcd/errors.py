@@ -1,4 +1,4 @@
-"""What can go wrong with a request, whether it may have been carried out, and what to do about it."""
+"""What a failed call means: whether etcd may have applied it, and what to do about it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,23 @@ from fencelock.engines.failure import RequestFailed
 
 
 class CallFailed(RequestFailed):
-    """A request failed. `elsewhere`: another server of the cluster may do better."""
+    """A call failed. `elsewhere`: another server of the cluster may answer it."""
 
-    def __init__(
-        self, text: str, outcome: Outcome, *, elsewhere: bool = False, advice: str = ""
-    ) -> None:
+    def __init__(self, text: str, outcome: Outcome, *, elsewhere: bool = False) -> None:
         super().__init__(text, outcome)
         self.elsewhere = elsewhere
-        self.advice = advice
 
 
 class LoginNeeded(CallFailed):
-    """The token is not valid any more: it has expired, or the users were changed."""
+    """The login token is not valid any more: it has expired, or the users were changed."""
 
 
 class LeaseGone(CallFailed):
-    """A lease that the request named does not exist (any more)."""
+    """The request named a lease that does not exist (any more)."""
 
 
 class Compacted(CallFailed):
-    """The history that was asked for has been thrown away."""
+    """The request asked for history that etcd has thrown away."""
 
 
 _NOT_SENT = (
@@ -40,7 +37,7 @@ _NOT_SENT = (
     "errors resolving",
     "resolution failed",
 )
-"""A request that failed like this found no connection on which it could have been sent."""
+"""If gRPC says this, it had no connection on which it could have sent the request."""
 
 _TLS_ADVICE = "for TLS use etcds://, with the option ca if its authority is not one of the system's"
 
@@ -67,11 +64,22 @@ _ADVICE = {
     "unimplemented": "etcd 3.4 or newer is needed",
     "unknown service": "etcd 3.4 or newer is needed",
 }
-"""By a part of the message, in lower case; the first one counts."""
+"""Advice by a part of the message, in lower case. The first match counts."""
+
+_REFUSED = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.ALREADY_EXISTS,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNIMPLEMENTED,
+}
+"""The server looked at the request and refused it."""
 
 
-def broken(error: Any, where: str) -> CallFailed:
-    """What a failed call means, by its status code and etcd's words."""
+def call_failed(error: Any, where: str) -> CallFailed:
+    """What gRPC's error means, by its status code and etcd's message."""
     code = error.code()
     text = str(error.details() or code.name.lower().replace("_", " "))
     lower = text.lower()
@@ -87,42 +95,33 @@ def broken(error: Any, where: str) -> CallFailed:
         not_sent = any(part in lower for part in _NOT_SENT)
         outcome: Outcome = "not applied" if not_sent else "unknown"
         if not text.startswith("etcdserver"):
-            text = f"can't reach {where}: {_shortened(text)}"
+            text = f"can't reach {where}: {_cause(text)}"
         return CallFailed(text, outcome, elsewhere=True)
-    if code in _CERTAIN:
+    if code in _REFUSED:
         return CallFailed(text, "not applied", elsewhere=code is grpc.StatusCode.RESOURCE_EXHAUSTED)
     if code is grpc.StatusCode.CANCELLED:
         return CallFailed("the request was cancelled", "unknown")
-    # Internal, unknown, data loss: what answers there may not even be etcd.
-    return CallFailed(f"{where}: {_shortened(text)}", "unknown", elsewhere=True)
+    # Internal, unknown, data loss: the server at this address may not even be etcd.
+    return CallFailed(f"{where}: {_cause(text)}", "unknown", elsewhere=True)
 
 
-_CERTAIN = {
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.NOT_FOUND,
-    grpc.StatusCode.ALREADY_EXISTS,
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-    grpc.StatusCode.UNIMPLEMENTED,
-}
-"""The server looked at the request and refused it."""
+def client_closed(outcome: Outcome = "not applied") -> CallFailed:
+    return CallFailed("the client was closed", outcome)
 
 
-def _shortened(text: str) -> str:
-    """Only the cause: gRPC wraps it in what it was doing for whom."""
+def _cause(text: str) -> str:
+    """Only the cause. gRPC puts around it what it was doing and for which address."""
     text = text.rpartition("last error: ")[2]
     return re.sub(r"^[A-Z_]+: ipv[46]:\S+: ", "", text).removesuffix(": OK")
 
 
-def explained(error: CallFailed) -> str:
-    """What happened and what to do about it."""
+def with_advice(error: RequestFailed) -> str:
+    """What happened, and what to do about it."""
     text = str(error)
-    advice = error.advice or next(
-        (advice for part, advice in _ADVICE.items() if part in text.lower()), ""
-    )
+    lower = text.lower()
+    advice = next((advice for part, advice in _ADVICE.items() if part in lower), "")
     if not advice and text.startswith("can't reach"):
-        if "refused" in text.lower():
+        if "refused" in lower:
             advice = "is etcd running there, and is this its client address?"
         else:
             advice = f"is this the client address of an etcd 3.4 or newer? {_TLS_ADVICE}"

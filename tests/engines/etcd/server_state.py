@@ -1,4 +1,4 @@
-"""What is really there: looked at from outside, by etcd's own tools and counters."""
+"""What is in etcd, by its own tools and counters."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 import time
 from collections import Counter
 
-from fencelock.engines.etcd.keys import Card, Keys
-from fencelock.engines.etcd.leases import trace_lease
+from fencelock.engines.etcd.keys import Keys
+from fencelock.engines.etcd.leases import marker_lease
+from fencelock.engines.etcd.values import Record
 from tests.proxy import ReplyCounter
 from tests.servers_etcd import EtcdCluster
 
@@ -20,24 +21,24 @@ def keys(cluster: EtcdCluster, prefix: str = "fencelock/") -> list[str]:
 
 
 def of(cluster: EtcdCluster, name: str) -> list[str]:
-    """All keys of a name: its tickets and its trace."""
+    """All keys of a name: its tickets and its marker."""
     return keys(cluster, Keys.of(name).everything.decode())
 
 
 def tickets(cluster: EtcdCluster, name: str) -> dict[str, str]:
-    """The keys of a name's tickets, by their id, the first one first."""
+    """The keys of a name's tickets, by their id, in the order of the queue."""
     found = cluster.ctl("get", Keys.of(name).queue.decode(), "--prefix", "--sort-by=CREATE")
     return {
-        Card.unpack(base64.b64decode(kv["value"])).id: base64.b64decode(kv["key"]).decode()
+        Record.unpack(base64.b64decode(kv["value"])).id: base64.b64decode(kv["key"]).decode()
         for kv in found.get("kvs", [])
     }
 
 
 def leases(cluster: EtcdCluster) -> set[int]:
-    """All leases but those that clients share for their traces."""
+    """All leases but those that clients share for their markers."""
     found = cluster.ctl("lease", "list")
     today = int(time.time() // 86_400)
-    shared = {trace_lease(day) for day in (today - 1, today)}
+    shared = {marker_lease(day) for day in (today - 1, today)}
     return {lease["id"] for lease in found.get("leases") or []} - shared
 
 
@@ -52,7 +53,7 @@ def watchers(cluster: EtcdCluster) -> float:
 
 
 def calls(cluster: EtcdCluster) -> Counter[str]:
-    """How often each method was called, ever."""
+    """How often each method was called since the servers started."""
     count: Counter[str] = Counter()
     for member in cluster.members:
         for name, value in member.metrics().items():

@@ -13,7 +13,7 @@ from fencelock.engines.registry import open_engine
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import OpenCell, queued
-from tests.engines.etcd import seeing
+from tests.engines.etcd import server_state
 from tests.servers_etcd import EtcdCluster
 from tests.waiting import soon, within
 
@@ -28,13 +28,13 @@ async def test_a_pair_is_two_transactions(etcd_cluster: EtcdCluster, open_cell: 
             await cell.run(lease.release)
 
     await pairs(1)  # grants the leases
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     await pairs(10)
-    used = seeing.calls(etcd_cluster) - before
+    used = server_state.calls(etcd_cluster) - before
     kept_alive = used.pop("LeaseKeepAlive", 0)  # each 5 seconds
     assert used == {"Txn": 20}
     assert kept_alive <= 1
-    assert seeing.of(etcd_cluster, cell.name) == []
+    assert server_state.of(etcd_cluster, cell.name) == []
 
 
 async def test_a_lock_that_is_used_often_is_a_single_key(
@@ -46,22 +46,22 @@ async def test_a_lock_that_is_used_often_is_a_single_key(
     keys = set()
     for _ in range(10):
         lease = await cell.run(lambda: client.lock(cell.name).acquire())
-        keys |= set(seeing.tickets(etcd_cluster, cell.name).values())
+        keys |= set(server_state.tickets(etcd_cluster, cell.name).values())
         assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
         await cell.run(lease.release)
     assert len(keys) <= 2
 
 
-async def test_trying_in_vain_is_one_transaction(
+async def test_a_refused_try_is_one_transaction(
     etcd_cluster: EtcdCluster, open_cell: OpenCell
 ) -> None:
     cell = open_cell(etcd_cluster.url)
     holder, client = cell.client(ttl=600), cell.client(ttl=600)
     await cell.run(lambda: holder.lock(cell.name).acquire())
     assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     assert await cell.run(lambda: client.lock(cell.name).try_acquire()) is None
-    used = seeing.calls(etcd_cluster) - before
+    used = server_state.calls(etcd_cluster) - before
     used.pop("LeaseKeepAlive", 0)
     assert used == {"Txn": 1}
 
@@ -72,9 +72,9 @@ def test_many_renewals_are_few_transactions(etcd_cluster: EtcdCluster) -> None:
     tickets = [Ticket(f"{name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(250)]
     for ticket in tickets:
         run(engine.enter(ticket, if_free=False, timeout=30))
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     standings = run(engine.renew(tickets, timeout=30))
-    used = seeing.calls(etcd_cluster) - before
+    used = server_state.calls(etcd_cluster) - before
     assert [standing.place.name for standing in standings if standing] == ["ADMITTED"] * 250
     assert used.pop("LeaseKeepAlive", 0) <= 1
     assert used == {"Txn": 3}
@@ -89,20 +89,20 @@ def test_many_waiting_tickets_of_one_name_are_renewed_together(etcd_cluster: Etc
     tickets = [Ticket(name, new_id(), 30.0, Owner("host", 1)) for _ in range(150)]
     for ticket in tickets:
         run(engine.enter(ticket, if_free=False, timeout=30))
-    before = seeing.calls(etcd_cluster)
+    before = server_state.calls(etcd_cluster)
     standings = run(engine.renew(tickets, timeout=30))
-    used = seeing.calls(etcd_cluster) - before
+    used = server_state.calls(etcd_cluster) - before
     places = [standing.place.name for standing in standings if standing]
     assert places == ["ADMITTED"] + ["WAITING"] * 149
     assert used["Txn"] == 2
     for ticket in reversed(tickets):
         assert run(engine.leave(ticket, timeout=30))
     run(engine.close())
-    assert seeing.of(etcd_cluster, name) == []
+    assert server_state.of(etcd_cluster, name) == []
 
 
 async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster) -> None:
-    """Two watches for each waiter, one stream for all. Of a release hears who is next, and who left."""
+    """Two watches for each waiter, one stream for all. A release wakes the next ticket only."""
     name = f"crowd:{new_id()}"
     streams = etcd_cluster.total("etcd_debugging_mvcc_watch_stream_total")
     async with fencelock.AsyncClient(etcd_cluster.url, ttl=600) as client:
@@ -116,13 +116,13 @@ async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster)
             return (await client.inspect(name, limit=0)).waiting == count
 
         tasks: list[asyncio.Task[None]] = []
-        for joined in range(50, 501, 50):  # at once they would be too much for three servers here
+        for joined in range(50, 501, 50):  # 500 at once would be too much for three servers here
             tasks += [asyncio.create_task(contend()) for _ in range(50)]
             await soon(partial(wait, joined), f"{joined} waiters")
         await soon(partial(_listening, client, 500), "them to listen")
-        assert seeing.watchers(etcd_cluster) == 1_000
+        assert server_state.watchers(etcd_cluster) == 1_000
         assert etcd_cluster.total("etcd_debugging_mvcc_watch_stream_total") == streams + 1
-        before, asked = _events(etcd_cluster), seeing.calls(etcd_cluster)
+        before, asked = _events(etcd_cluster), server_state.calls(etcd_cluster)
         hand_offs = 20
         await gate.release()
         for number in range(hand_offs):
@@ -130,19 +130,19 @@ async def test_500_waiters_and_two_events_per_release(etcd_cluster: EtcdCluster)
             await running[number].release()
         await soon(partial(_longer_than, running, hand_offs), "the last holder")
         assert len(running) == hand_offs + 1
-        expected = before + 1 + 2 * hand_offs  # the first holder has waited for nobody
+        expected = before + 1 + 2 * hand_offs  # the first holder has not waited, so it has no watch
         await soon(lambda: _events(etcd_cluster) >= expected, "the events")
         assert _events(etcd_cluster) == expected
-        used = seeing.calls(etcd_cluster) - asked
-        # Rarely two to make sure, for etcd tells of an event a moment before one can read it.
+        used = server_state.calls(etcd_cluster) - asked
+        # Rarely two to make sure: etcd reports an event a moment before it can be read.
         once = 2 * (hand_offs + 1)
         assert once <= used["Txn"] < once + hand_offs, "one to release, one to make sure"
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
         await running[-1].release()
-        assert seeing.of(etcd_cluster, name) == []
-    await soon(lambda: seeing.watchers(etcd_cluster) == 0, "all watches to be gone")
+        assert server_state.of(etcd_cluster, name) == []
+    await soon(lambda: server_state.watchers(etcd_cluster) == 0, "all watches to be gone")
 
 
 async def test_a_client_that_waits_no_more_keeps_no_stream(
@@ -153,11 +153,11 @@ async def test_a_client_that_waits_no_more_keeps_no_stream(
     lease = await cell.run(lambda: other.lock(cell.name).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, other, 1)
-    await soon(lambda: seeing.watchers(etcd_cluster) == 2, "the watches")
+    await soon(lambda: server_state.watchers(etcd_cluster) == 2, "the watches")
     await cell.run(lease.release)
     second = await waiter
-    await soon(lambda: seeing.watchers(etcd_cluster) == 0, "the watches to be gone")
-    await soon(lambda: client._context.engine._watches._task is None, "the stream to be closed")
+    await soon(lambda: server_state.watchers(etcd_cluster) == 0, "the watches to be gone")
+    await soon(lambda: client._engine._listener._task is None, "the stream to be closed")
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, other, 1)
     await cell.run(second.release)
@@ -173,22 +173,26 @@ async def test_to_make_sure_asks_one_server_unless_that_knows_less(
     lease = await cell.run(lambda: other.lock(cell.name).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await soon(lambda: _listening(client, 1), "the waiter")
-    queues, asked, revisions = client._context.engine._queues, [], []
-    ask = queues.ask
+    cluster, asked, revisions = client._engine._cluster, [], []
+    send = cluster.txn
 
-    async def note(request: TxnRequest, until: float, *, repeatable: bool = False) -> TxnResponse:
-        answer: TxnResponse = await ask(request, until, repeatable=repeatable)
+    async def observed(
+        request: TxnRequest, until: float, *, repeatable: bool = False
+    ) -> TxnResponse:
+        answer: TxnResponse = await send(request, until, repeatable=repeatable)
         steps = [*request.success, *request.failure]
         asked.append(all(step.request_range.serializable for step in steps))
         if lags and asked == [True]:
-            answer.header.revision -= 1  # as if it had not come yet to what the waiter was told
+            answer.header.revision -= (
+                1  # as if this server did not know yet what the waiter was told
+            )
         revisions.append(answer.header.revision)
         return answer
 
-    monkeypatch.setattr(queues, "ask", note)
+    monkeypatch.setattr(cluster, "txn", observed)
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
-    # etcd tells of an event a moment before one can read it: rarely somebody is quick enough to notice.
+    # etcd reports an event a moment before it can be read. Rarely a client is quick enough to notice.
     assert asked == ([True, False] if revisions[0] < revisions[-1] else [True])
     assert len(asked) == 2 or not lags
 
@@ -198,9 +202,9 @@ def _events(cluster: EtcdCluster) -> float:
 
 
 def _listening(client: Any, count: int) -> bool:
-    """Whether so many wait for news, and don't just look whether they missed some."""
-    watchers = [seat.watcher for seat in client._context.engine._queues.seats.values()]
-    ready = [one for one in watchers if one is not None and not one.deaf and not one.over]
+    """Whether so many waiters listen, and do not just look whether they missed something."""
+    watchers = [entry.watcher for entry in client._engine._tickets.entries.values()]
+    ready = [one for one in watchers if one is not None and not one.not_begun and not one.must_look]
     return len(ready) == count
 
 

@@ -1,13 +1,13 @@
-"""Since when a ticket was not renewed for sure, though nobody has watched it; and rows that died together."""
+"""When tickets expire that no client has watched, and rows of tickets that died together."""
 
 from __future__ import annotations
 
 import pytest
 
 from fencelock.core.ticket import ALONE, Owner, Place, Share, Standing, Ticket
-from fencelock.engines.etcd import requests
+from fencelock.engines.etcd import markers, tickets
 from fencelock.engines.etcd.engine import EtcdEngine
-from fencelock.engines.etcd.revisions import Revisions
+from fencelock.engines.etcd.expiry import Expiry
 from fencelock.engines.registry import open_engine
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
@@ -16,17 +16,23 @@ from tests.waiting import PATIENCE, eventually
 READER = Share("readers", 0, 1)
 
 
-def test_revisions_that_fall_are_forgotten() -> None:
-    """After a backup was restored, a ticket may have been renewed at a revision that was reached before."""
-    revisions, now = Revisions(), 99.0
+def test_revisions_that_fall_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a backup was restored, a ticket may be renewed at a revision that was reached before."""
+    io = BlockingIO()
+    expiry = Expiry(io)
     for moment, revision in enumerate([10, 20, 30, 15]):
-        revisions.reached(revision, float(moment))
-    assert [revisions.known_since(one, now) for one in (10, 15, 20)] == [0, 3, now]
+        monkeypatch.setattr(io, "now", lambda: float(moment))  # noqa: B023
+        expiry.reached(revision)
+    monkeypatch.setattr(io, "now", lambda: 99.0)
+    left = [expiry.left(f"at {one}", one, 1_000.0) for one in (10, 15, 20)]
+    assert left == pytest.approx([902.0, 905.0, 1_000.0]), (
+        "they count from moments 0 and 3, and from now"
+    )
 
 
 @pytest.fixture
 def dead(etcd_url: str) -> EtcdEngine:
-    """One that renews nothing: its tickets are as those of a process that was killed."""
+    """An engine that renews nothing: its tickets are like those of a process that was killed."""
     engine = open_engine(etcd_url, BlockingIO())
     assert isinstance(engine, EtcdEngine)
     return engine
@@ -51,8 +57,9 @@ def after(engine: EtcdEngine, standing: Standing) -> None:
 def test_a_row_that_died_is_followed_after_one_ttl(
     dead: EtcdEngine, etcd_url: str, share: Share, if_free: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the row, only the last is ahead of the one that waits. They are taken out a few at a time."""
-    monkeypatch.setattr(requests, "ROW", 2)
+    """The waiter watches only the last ticket of the row. It takes them out a few at a time."""
+    for module in (markers, tickets):
+        monkeypatch.setattr(module, "BATCH", 2)
     engine, name = open_engine(etcd_url, BlockingIO()), f"row:{new_id()}"
     assert isinstance(engine, EtcdEngine)
     for one in range(5):
@@ -69,7 +76,7 @@ def test_a_row_that_died_is_followed_after_one_ttl(
     run(dead.close())
 
 
-def test_one_that_lives_stays_in_its_row(dead: EtcdEngine, etcd_url: str) -> None:
+def test_a_live_ticket_stays_in_its_row(dead: EtcdEngine, etcd_url: str) -> None:
     engine, name = open_engine(etcd_url, BlockingIO()), f"alive:{new_id()}"
     assert isinstance(engine, EtcdEngine)
     enter(dead, ticket(name))
@@ -82,8 +89,8 @@ def test_one_that_lives_stays_in_its_row(dead: EtcdEngine, etcd_url: str) -> Non
     standing = enter(engine, waiter)
     assert standing.place is Place.WAITING
     assert standing.recheck > 15
-    (ahead,) = engine._queues.seats[waiter.id].view.ahead
-    assert ahead.key == dead._queues.seats[lives.id].key
+    (ahead,) = engine._tickets.entries[waiter.id].view.ahead
+    assert ahead.key == dead._tickets.entries[lives.id].key
     assert run(engine.inspect(name, limit=5, timeout=PATIENCE)).waiting == 1, "the others have gone"
     for one, mine in ((engine, waiter), (dead, lives)):
         run(one.leave(mine, timeout=PATIENCE))

@@ -1,0 +1,254 @@
+"""Entering a queue: the transaction with which a ticket joins, and what follows from its answer.
+
+The transaction has two forms. With `if_free` a ticket joins only if that admits it at once. If the ticket is
+in the queue already, both forms renew it and look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencelock.core.ticket import Place, Standing, Ticket
+from fencelock.engines.etcd.admission import Ahead, Blockers
+from fencelock.engines.etcd.entry import Entry, View
+from fencelock.engines.etcd.errors import CallFailed, LeaseGone
+from fencelock.engines.etcd.leases import Lease
+from fencelock.engines.etcd.looking import (
+    Seen,
+    read_renewal,
+    read_search,
+    renew_or_read,
+    search,
+    write,
+)
+from fencelock.engines.etcd.markers import mark_for_sharers
+from fencelock.engines.etcd.messages_pb2 import ResponseOp, TxnRequest, TxnResponse
+from fencelock.engines.etcd.renewing import renew
+from fencelock.engines.etcd.tickets import Tickets
+from fencelock.engines.etcd.values import Marker, Record, marker_value
+from fencelock.engines.etcd.wire import Part, created_at, first, get, nested, none_after, put, txn
+
+
+async def enter(tickets: Tickets, ticket: Ticket, if_free: bool, until: float) -> Standing:
+    entry = tickets.entries.get(ticket.id)
+    if entry is not None and (entry.converted or entry.record.share != ticket.share):
+        standing = await _enter_with_other_share(tickets, entry, ticket, until)
+        if standing.place is not Place.GONE:
+            return standing
+        tickets.give_back(ticket.id, entry)
+        entry = None
+    if entry is None:
+        entry = tickets.new_entry(ticket)
+    free_at, all_peers = 0, False
+    while True:
+        sent, view = tickets.io.now(), entry.view
+        ttl = entry.ttl_to_write(ticket, sent)
+        lease = await tickets.leases.covering(ttl, until)
+        markers = await tickets.leases.markers(until)
+        record = entry.next_record(ticket, ttl, lease)
+        join = Join(entry, view, record, lease, markers, if_free, free_at, all_peers)
+        try:
+            answer = await _send(tickets, join, until)
+        except LeaseGone:
+            tickets.leases.forget(lease, markers)
+            continue
+        revision = answer.header.revision
+        outcome = join.read(answer)
+        if isinstance(outcome, Refused):
+            blockers = outcome.seen.blockers
+            if blockers is None:
+                all_peers = True
+                continue
+            if not blockers.ahead:
+                free_at = revision  # if no ticket has come since, this one may join
+                continue
+            standing = _refused(tickets, entry, blockers.ahead, revision)
+        elif isinstance(outcome, Present) and outcome.fence != view.fence:
+            # An earlier request, whose reply was lost, has arrived. Look again with its fence.
+            entry.learn(View(outcome.fence, revision))
+            continue
+        else:
+            entry.written(record, lease, sent + ticket.ttl)
+            if isinstance(outcome, Present):
+                seen = read_renewal(entry, view, outcome.renewal)
+            elif outcome.marked:
+                entry.learn(View(revision, revision, admitted=True, abandoned=False))
+                return Standing(Place.ADMITTED, revision)
+            else:
+                seen, entry.short = outcome.seen, False
+            standing = await tickets.take_in(entry, seen, revision, until)
+        if standing.recheck <= 0 and await tickets.remove_expired(entry, until):
+            continue
+        if standing.place is Place.REFUSED:
+            tickets.give_back(ticket.id, entry)
+        return standing
+
+
+async def _send(tickets: Tickets, join: Join, until: float) -> TxnResponse:
+    """Send a request that puts the ticket into the queue, perhaps later than we wait for its answer."""
+    join.entry.unanswered += 1
+    try:
+        answer = await tickets.cluster.txn(join.request(), until)
+    except CallFailed as error:
+        join.entry.unanswered -= error.outcome == "not applied"
+        raise
+    join.entry.unanswered -= 1
+    return answer
+
+
+def _refused(tickets: Tickets, entry: Entry, ahead: tuple[Ahead, ...], revision: int) -> Standing:
+    """Keep in mind which tickets are in the way of one that did not join."""
+    tickets.expiry.reached(revision)
+    entry.view = View(blockers=Blockers(ahead))
+    recheck = min(tickets.left(one, passing=True) for one in ahead)
+    return Standing(Place.REFUSED, recheck=recheck)
+
+
+async def _enter_with_other_share(
+    tickets: Tickets, entry: Entry, ticket: Ticket, until: float
+) -> Standing:
+    """Renew a ticket whose share is not the one asked for. GONE if it would have to join anew.
+
+    A ticket that holds alone goes over to a group. Any other stays as it is.
+    """
+    while True:
+        if not entry.view.fence and not await tickets.locate(entry, until):
+            return Standing(Place.GONE)
+        sent = tickets.io.now()
+        (standing,) = await renew(tickets, [ticket], until)
+        if standing is None:
+            raise CallFailed("no lease lives long enough", "unknown")
+        if standing.place is Place.ADMITTED and not entry.shares:
+            assert entry.lease is not None
+            lease, markers = entry.lease, await tickets.leases.markers(until)
+            record = entry.sharing_record(ticket.share)
+            # What the ticket found is what it leaves behind.
+            marker = mark_for_sharers(entry.keys, bool(entry.view.abandoned), markers)
+            steps = [write(entry, record, lease), marker]
+            request = txn([created_at(entry.key, standing.fence)], steps)
+            try:
+                if not (await tickets.cluster.txn(request, until)).succeeded:
+                    return Standing(Place.GONE)
+            except LeaseGone:
+                tickets.leases.forget(lease, markers)
+                continue
+            entry.written(record, lease, sent + ticket.ttl)
+            entry.converted = True
+        if standing.recheck <= 0 and await tickets.remove_expired(entry, until):
+            continue
+        return standing
+
+
+# --- the transaction
+
+
+class Joined(NamedTuple):
+    """The ticket joined."""
+
+    seen: Seen
+    marked: bool = False
+    """Whether nothing at all was there, so that the ticket wrote the marker."""
+
+
+class Refused(NamedTuple):
+    """The ticket did not join. It was allowed to do so only if that admits it at once."""
+
+    seen: Seen
+
+
+class Present(NamedTuple):
+    """The ticket was in the queue already."""
+
+    fence: int
+    renewal: Sequence[ResponseOp]
+    """The answers for `read_renewal`. Empty if the fence was not known."""
+
+
+class Join(NamedTuple):
+    """A ticket about to join, and with what."""
+
+    entry: Entry
+    view: View
+    record: Record
+    lease: Lease
+    markers: Lease
+    if_free: bool
+    free_at: int = 0
+    """If not 0: at this revision nothing stood in the way of a ticket that shares."""
+    all_peers: bool = False
+
+    def request(self) -> TxnRequest:
+        return self._join_if_free() if self.if_free else self._join()
+
+    def read(self, answer: TxnResponse) -> Joined | Refused | Present:
+        return self._read_if_free(answer) if self.if_free else self._read(answer)
+
+    def _join(self) -> TxnRequest:
+        found = search(self.entry)
+        if not self.entry.shares:
+            # A free lock takes the shortest way, because that is what an acquire costs. If there is a
+            # marker, etcd need not go through the whole queue to see that there is something.
+            keys = self.entry.keys
+            nothing = [
+                created_at(keys.marker, 0),
+                created_at(keys.everything, 0, keys.everything_end),
+            ]
+            found = [nested(nothing, [self._mark()], found)]
+        return txn([self._is_new()], [*found, self._put()], self._present())
+
+    def _read(self, answer: TxnResponse) -> Joined | Present:
+        if not answer.succeeded:
+            return _read_present(answer)
+        fence, found = answer.header.revision, answer.responses[:-1]
+        if not self.entry.shares:
+            nothing = found[0].response_txn
+            if nothing.succeeded:
+                return Joined(Seen(fence), marked=True)
+            found = nothing.responses
+        return Joined(read_search(self.entry, fence, found))
+
+    def _join_if_free(self) -> TxnRequest:
+        """Join if nothing is in the way, or if no ticket has come since nothing was."""
+        keys, share, is_new = self.entry.keys, self.entry.record.share, self._is_new()
+        if self.free_at:
+            is_free = [none_after(keys.queue, keys.end, self.free_at)]
+        elif share.weight:
+            is_free = [created_at(keys.queue, 0, keys.end)]
+        else:
+            is_free = [created_at(part.key, 0, part.end) for part in keys.others(share.group)]
+        join = [self._put(), get(keys.marker)]
+        if not share.group:
+            join.append(nested([created_at(keys.marker, 0)], [self._mark()]))
+        found = search(self.entry, all_peers=self.all_peers)
+        return txn([is_new, *is_free], join, [nested([is_new], found, self._present())])
+
+    def _read_if_free(self, answer: TxnResponse) -> Joined | Refused | Present:
+        if answer.succeeded:
+            marker = Marker.read(answer.responses[1].response_range)
+            marked = not self.entry.shares and answer.responses[2].response_txn.succeeded
+            return Joined(Seen(answer.header.revision, marker=marker), marked)
+        refused = answer.responses[0].response_txn
+        if refused.succeeded:
+            return Refused(read_search(self.entry, 0, refused.responses))
+        return _read_present(refused)
+
+    # --- parts
+
+    def _is_new(self) -> Part:
+        return created_at(self.entry.key, 0)
+
+    def _put(self) -> Part:
+        return put(self.entry.key, self.record.pack(), self.lease.id)
+
+    def _mark(self) -> Part:
+        return put(self.entry.keys.marker, marker_value("held"), self.markers.id)
+
+    def _present(self) -> list[Part]:
+        return renew_or_read(self.entry, self.view, self.record, self.lease)
+
+
+def _read_present(answer: TxnResponse) -> Present:
+    own = first(answer.responses[0].response_range)
+    assert own is not None
+    return Present(own.create_revision, answer.responses[1:])

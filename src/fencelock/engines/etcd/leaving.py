@@ -1,0 +1,131 @@
+"""Leaving a queue. The marker then says how the last holder left; see `markers.py`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from fencelock.core.ticket import Departure, Ticket
+from fencelock.engines.etcd.entry import Entry, View
+from fencelock.engines.etcd.leases import Lease
+from fencelock.engines.etcd.markers import mark, mark_for_sharers
+from fencelock.engines.etcd.messages_pb2 import TxnRequest
+from fencelock.engines.etcd.tickets import Tickets
+from fencelock.engines.etcd.values import Marker
+from fencelock.engines.etcd.wire import (
+    Part,
+    created_at,
+    delete,
+    get,
+    nested,
+    none_after,
+    none_before,
+    txn,
+)
+
+
+async def leave(tickets: Tickets, ticket: Ticket, departure: Departure, until: float) -> bool:
+    entry = tickets.entries.pop(ticket.id, None)
+    if entry is None:  # it has left before, or its request to join arrives late
+        entry = await tickets.find(ticket, until)
+        return entry is not None and await _leave(tickets, entry, departure, until)
+    tickets.forget(entry.view.ahead)
+    left = await _leave(tickets, entry, departure, until)
+    tickets.give_back(ticket.id, entry)
+    return left
+
+
+async def _leave(tickets: Tickets, entry: Entry, departure: Departure, until: float) -> bool:
+    while True:
+        if not entry.view.fence and not await tickets.locate(entry, until):
+            return False
+        if await _remove(tickets, entry, departure, until):
+            return True
+        if not entry.unanswered:
+            return False
+        entry.view = View()  # a late request may have put it into the queue anew
+
+
+async def _remove(tickets: Tickets, entry: Entry, departure: Departure, until: float) -> bool:
+    """Take out the ticket with the known fence. Returns False if it was not there."""
+    view = entry.view
+    if entry.shares:
+        if not view.admitted:
+            request = txn([_mine(entry)], [delete(entry.key)])
+            return (await tickets.cluster.txn(request, until)).succeeded
+        answer = await tickets.markers.write(partial(_release_share, entry), until)
+        # It was there in one of two cases: the only ticket, or the nested transaction found it.
+        otherwise = answer.responses[0].response_txn if answer.responses else answer
+        return answer.succeeded or otherwise.succeeded
+    abandoned = departure is Departure.LOST
+    withdrawn = departure is Departure.WITHDRAWN
+    if not abandoned and (not view.admitted or (withdrawn and view.abandoned is None)):
+        answer = await tickets.cluster.txn(_withdraw(entry), until)
+        if not answer.succeeded:
+            return False
+        was_first = answer.responses[0].response_txn
+        if not was_first.succeeded:
+            return True  # others were ahead of it
+        if withdrawn:
+            marker = Marker.read(was_first.responses[0].response_range)
+            found = await tickets.markers.meaning(entry.keys, view.fence, marker, until)
+            abandoned = found.abandoned
+    elif withdrawn:
+        abandoned = bool(view.abandoned)
+    remove = _abandon if abandoned else _release
+    return (await tickets.markers.write(partial(remove, entry), until)).succeeded
+
+
+# --- the transactions
+
+
+def _release(entry: Entry, markers: Lease) -> TxnRequest:
+    """Take out a ticket that is known to hold alone. If it is the last in the queue, the marker goes too."""
+    keys, fence = entry.keys, entry.view.fence
+    is_last = [none_after(keys.queue, keys.end, fence)]
+    if entry.view.revision > fence:
+        # It has waited, so others may wait, too. If they are many, some are near, and etcd need not go
+        # through them all.
+        is_last.insert(0, none_after(*keys.near(entry.key), fence))
+    everything = delete(keys.everything, keys.everything_end)
+    released = mark(keys, "released", fence, markers)
+    return txn([_mine(entry)], [nested(is_last, [everything], [delete(entry.key), released])])
+
+
+def _abandon(entry: Entry, markers: Lease) -> TxnRequest:
+    """Take out a ticket. If it is the first, the next holder finds the name abandoned."""
+    abandoned = mark(entry.keys, "abandoned", entry.view.fence, markers)
+    return txn([_mine(entry)], [nested([_is_first(entry)], [abandoned]), delete(entry.key)])
+
+
+def _withdraw(entry: Entry) -> TxnRequest:
+    """Take out a ticket unless it is the first. If it is, read the marker, which says how it must leave."""
+    unless_first = nested([_is_first(entry)], [get(entry.keys.marker)], [delete(entry.key)])
+    return txn([_mine(entry)], [unless_first])
+
+
+def _release_share(entry: Entry, markers: Lease) -> TxnRequest:
+    """Take out a ticket that shares and is known to be admitted. If it is the last, the marker goes too.
+
+    If a ticket that waits to hold alone may now be the first, the marker says "released", so that this
+    ticket need not mark that it holds.
+    """
+    keys, fence, mine = entry.keys, entry.view.fence, _mine(entry)
+    if entry.view.abandoned:
+        return txn([mine], [mark_for_sharers(keys, True, markers), delete(entry.key)])
+    only_peers = [
+        none_after(part.key, part.end, fence) for part in keys.others(entry.record.share.group)
+    ]
+    released = nested(only_peers, [], [mark(keys, "released", fence, markers)])
+    return txn(
+        [mine, _is_first(entry), none_after(keys.queue, keys.end, fence)],
+        [delete(keys.everything, keys.everything_end)],
+        [nested([mine], [nested([_is_first(entry)], [released]), delete(entry.key)])],
+    )
+
+
+def _mine(entry: Entry) -> Part:
+    return created_at(entry.key, entry.view.fence)
+
+
+def _is_first(entry: Entry) -> Part:
+    return none_before(entry.keys.queue, entry.keys.end, entry.view.fence)

@@ -1,0 +1,173 @@
+"""The tickets of one client: what it knows about them, and looking where one stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+
+from fencelock.core.ticket import Place, Standing, Ticket
+from fencelock.engines.etcd import looking
+from fencelock.engines.etcd.admission import Ahead, Blockers
+from fencelock.engines.etcd.cluster import Cluster
+from fencelock.engines.etcd.entry import Entry, View
+from fencelock.engines.etcd.errors import CallFailed
+from fencelock.engines.etcd.expiry import Expiry
+from fencelock.engines.etcd.keys import Keys, Labels
+from fencelock.engines.etcd.leases import Leases
+from fencelock.engines.etcd.markers import Markers, removal
+from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest
+from fencelock.engines.etcd.values import Record
+from fencelock.engines.etcd.wire import BATCH, first
+from fencelock.io.contract import IO
+
+
+class Tickets:
+    """The tickets of one client, and what it knows of the tickets ahead of them."""
+
+    def __init__(self, cluster: Cluster, io: IO) -> None:
+        self.cluster = cluster
+        self.io = io
+        self.leases = Leases(cluster, io)
+        self.markers = Markers(cluster, self.leases)
+        self.expiry = Expiry(io)
+        self.entries: dict[str, Entry] = {}
+        """By the ticket's id, from its first request to join until it leaves."""
+        self._labels = Labels()
+
+    # --- entries
+
+    def new_entry(self, ticket: Ticket) -> Entry:
+        entry = self.entries[ticket.id] = Entry(ticket, self._labels.take())
+        return entry
+
+    def give_back(self, id: str, entry: Entry) -> None:
+        """If every request about this ticket was answered, another ticket may use its label."""
+        if not entry.unanswered:
+            self.entries.pop(id, None)
+            self._labels.give_back(entry.label)
+
+    async def find(self, ticket: Ticket, until: float) -> Entry | None:
+        """Search etcd for a ticket of which this client knows nothing."""
+        keys = Keys.of(ticket.name)
+        answer = await self.cluster.read(RangeRequest(key=keys.queue, range_end=keys.end), until)
+        for kv in answer.kvs:
+            if Record.unpack(kv.value).id == ticket.id:
+                return Entry.found(ticket, kv, answer.header.revision)
+        return None
+
+    async def locate(self, entry: Entry, until: float) -> bool:
+        """Learn the fence of a ticket that may be in the queue. Returns False if it is not."""
+        answer = await self.cluster.read(RangeRequest(key=entry.key), until)
+        own = first(answer)
+        if own is None:
+            return False
+        entry.learn(View(own.create_revision, answer.header.revision))
+        return True
+
+    # --- looking where a ticket stands
+
+    async def look(
+        self, entry: Entry, until: float, *, all_peers: bool = False, heard: int = 0
+    ) -> Standing | None:
+        """Where a ticket stands, without renewing it. None: it is not in the queue.
+
+        With `heard`, the answer of one server is enough if that server has reached this revision.
+        Without it, a majority confirms the answer.
+        """
+        view = entry.view
+        request = looking.look(entry, view, all_peers=all_peers, local=heard > 0)
+        answer = await self.cluster.txn(request, until, repeatable=True)
+        # Another server may lag behind. Even the server that told us shows it to readers a moment later.
+        if heard and answer.header.revision < max(heard, view.revision):
+            return await self.look(entry, until, all_peers=all_peers)
+        seen = looking.read_look(entry, view, answer)
+        if seen is None:
+            return None
+        return await self.take_in(entry, seen, answer.header.revision, until)
+
+    async def unchanged(self, entry: Entry, view: View, until: float) -> bool:
+        """Whether nothing has happened to a ticket and the tickets ahead. Costs less than to look."""
+        request = looking.unchanged(entry, view)
+        answer = await self.cluster.txn(request, until, repeatable=True)
+        if answer.succeeded:
+            entry.learn(view._replace(revision=answer.header.revision))
+        return answer.succeeded
+
+    async def take_in(
+        self, entry: Entry, seen: looking.Seen, revision: int, until: float
+    ) -> Standing:
+        """Take in what was seen of a ticket that is in the queue."""
+        # The fence is the one of the question: the ticket may have gone and joined anew since.
+        fence, view, blockers = seen.fence, entry.view, seen.blockers
+        if blockers is None:
+            entry.learn(View(fence, revision))
+            return await self.look(entry, until, all_peers=True) or Standing(Place.GONE)
+        if entry.short and not blockers.short and seen.asked:
+            await self._signal(entry, until)
+        entry.short = blockers.short
+        if blockers.ahead:
+            return self._waiting(entry, blockers, fence, revision)
+        if not seen.asked or (view.fence == fence and view.admitted):
+            return Standing(Place.ADMITTED, fence, bool(view.abandoned))
+        abandoned = await self.markers.is_abandoned(entry, fence, seen.marker, until)
+        if abandoned is None:
+            return await self.look(entry, until) or Standing(Place.GONE)
+        self.forget(view.ahead)
+        entry.learn(View(fence, revision, admitted=True, abandoned=abandoned))
+        return Standing(Place.ADMITTED, fence, abandoned)
+
+    def _waiting(self, entry: Entry, blockers: Blockers, fence: int, revision: int) -> Standing:
+        self.expiry.reached(revision)
+        still_ahead = {one.fence for one in blockers.ahead}
+        self.forget(one for one in entry.view.ahead if one.fence not in still_ahead)
+        entry.learn(View(fence, revision, blockers))
+        recheck = min(self.left(one) for one in blockers.ahead)
+        return Standing(Place.WAITING, fence, recheck=recheck)
+
+    async def _signal(self, entry: Entry, until: float) -> None:
+        """Let the next ticket of the group know that this one has found room."""
+        if entry.lease is None:
+            return
+        record = entry.signal_record()
+        with suppress(CallFailed):  # then the next ticket learns it from its own renewal
+            await self.cluster.txn(looking.signal(entry, record, entry.lease), until)
+            entry.written(record, entry.lease, entry.promised_until)
+
+    async def remove_expired(self, entry: Entry, until: float) -> bool:
+        """Take out all tickets ahead that have expired. Returns False if that failed."""
+        ahead, watched = entry.view.ahead, set(entry.view.ahead)
+        try:
+            while expired := [
+                one for one in ahead if self.left(one, passing=one not in watched) <= 0
+            ]:
+                expired = expired[:BATCH]
+                request = partial(removal, entry.keys, expired, before=entry.view.fence)
+                answer = await self.markers.write(request, until)
+                if not answer.succeeded:
+                    break  # one of them was renewed or has gone: look again
+                self.forget(expired)
+                ahead = looking.tickets_in(answer.responses[-1])
+        except CallFailed:
+            return False  # where our own ticket stands is known all the same
+        return True
+
+    # --- the time of tickets ahead
+
+    def left(self, ahead: Ahead, *, passing: bool = False) -> float:
+        """Seconds until a ticket that was seen just now may be taken out."""
+        return self.expiry.left(_id(ahead), ahead.version, ahead.ttl, passing=passing)
+
+    def saw_renewal(self, kv: KeyValue) -> Ahead:
+        """A ticket ahead of one that waits here was renewed: its ttl counts anew from now on."""
+        ahead = Ahead.read(kv)
+        self.left(ahead)
+        return ahead
+
+    def forget(self, ahead: Iterable[Ahead]) -> None:
+        for one in ahead:
+            self.expiry.forget(_id(one))
+
+
+def _id(ahead: Ahead) -> str:
+    return f"{ahead.key!r}{ahead.fence}"

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.zookeeper.seeing import Witness
+from tests.engines.zookeeper.observing import Witness
 from tests.servers_zookeeper import Ensemble
 
 

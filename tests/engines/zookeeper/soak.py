@@ -18,7 +18,7 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.engines.zookeeper.turns import SCHEMA
+from tests.engines.zookeeper.soak_worker import SCHEMA
 from tests.servers_zookeeper import Ensemble, ZooKeeperServer
 from tests.spawning import Spawned
 from tests.waiting import eventually
@@ -112,7 +112,7 @@ def _frozen(node: ZooKeeperServer) -> Iterator[None]:
 
 @contextmanager
 def _crowd(url: str, folder: Path, processes: int) -> Iterator[None]:
-    module = "tests.engines.zookeeper.turns"
+    module = "tests.engines.zookeeper.soak_worker"
     crowd = [Spawned(module, url, NAME, str(folder), str(number)) for number in range(processes)]
     try:
         yield

@@ -11,7 +11,7 @@ from kazoo.security import make_acl
 import fencelock
 from tests.conformance.cells import Cell, OpenCell
 from tests.effort import effort
-from tests.engines.zookeeper.seeing import Witness, parked
+from tests.engines.zookeeper.observing import Witness, parked
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon, within
 
@@ -63,7 +63,7 @@ async def test_a_waiter_that_dies_in_the_middle_does_not_count(cell: Cell, seen:
     await parked(client)
     first = seen.tickets(cell.name)[0]
     seen.end_session(ghost)
-    (own,) = client._engine._mine.values()
+    (own,) = client._engine._entries.values()
     await soon(lambda: own.ahead == first, "the heir to see that the ghost is gone")
     await cell.run(lease.release)
     following = await within(waiter)

@@ -8,7 +8,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import OpenCell
-from tests.engines.zookeeper.seeing import connected, lost, parked
+from tests.engines.zookeeper.observing import connected, lost, parked
 from tests.engines.zookeeper.soak import soak
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import eventually, soon, within
@@ -136,11 +136,11 @@ async def test_a_frozen_node_is_left_though_nobody_asks_anything(
     cell = open_cell(f"zookeeper://{','.join(followers)}")
     client = cell.client()
     await connected(cell, client)
-    connection = client._engine._wire._connection
-    here = connection._here
+    connection = client._engine._transport._connection
+    here = connection.server
     (node,) = (node for node in private.nodes if node.port == here[1])
     session = connection.session
     node.freeze()
-    await soon(lambda: connection._here not in (None, here), "another node")
+    await soon(lambda: connection.server not in (None, here), "another node")
     assert connection.session == session, "the session goes on"
     node.thaw()

@@ -7,7 +7,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.zookeeper.seeing import Witness, connected, lost, parked, replies
+from tests.engines.zookeeper.observing import Witness, connected, lost, parked, replies
 from tests.proxy import TcpProxy
 from tests.servers import HOST
 from tests.servers_zookeeper import Ensemble
@@ -89,7 +89,7 @@ async def test_a_request_that_was_never_sent_was_not_applied(cell: Cell, proxy: 
     client = cell.client()
     await connected(cell, client)
     proxy.refuse()
-    await soon(lambda: not client._engine._wire._connection.connected, "the cut to be noticed")
+    await soon(lambda: not client._engine._transport._connection.connected, "the cut to be noticed")
     with pytest.raises(fencelock.EngineError, match="can't connect") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "not applied"

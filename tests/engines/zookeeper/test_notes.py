@@ -7,11 +7,11 @@ import pytest
 
 from fencelock.core.ticket import READING, Place, Ticket
 from fencelock.engines.zookeeper import notes
-from fencelock.engines.zookeeper import requests as ask
-from fencelock.engines.zookeeper.wire import Wire
+from fencelock.engines.zookeeper.replies import done
+from fencelock.engines.zookeeper.transport import Transport
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
-from tests.engines.zookeeper.seeing import Witness
+from tests.engines.zookeeper.observing import Witness
 from tests.engines.zookeeper.test_sharing import LIMIT, Desk
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
@@ -62,7 +62,7 @@ def desk(
     witness: Callable[[Ensemble], Witness],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Writer:
-    monkeypatch.setattr(notes, "_SELDOM", 1_000_000_000)  # nobody tidies up by chance
+    monkeypatch.setattr(notes, "_TIDY_ONE_IN", 1_000_000_000)  # nobody tidies up by chance
     return Writer(cell, witness(zookeeper))
 
 
@@ -72,13 +72,13 @@ async def test_what_it_costs(desk: Writer, monkeypatch: pytest.MonkeyPatch) -> N
     assert await desk.recall(holder), "now the servers' time is known"
     other = await desk.elsewhere(holder)
     trips: list[list[str]] = []
-    exchange = Wire.exchange
+    exchange = Transport.exchange
 
-    def noting(wire: Wire, requests: list[Any], until: float) -> Any:
+    def noting(transport: Transport, requests: list[Any], until: float) -> Any:
         trips.append([type(request).__name__ for request in requests])
-        return exchange(wire, requests, until)
+        return exchange(transport, requests, until)
 
-    monkeypatch.setattr(Wire, "exchange", noting)
+    monkeypatch.setattr(Transport, "exchange", noting)
     for text in ("added", "replaced"):
         assert await desk.remember(other, text)
         assert await desk.recall(other) == text
@@ -104,14 +104,14 @@ async def test_what_is_over_is_taken_out_by_others(desk: Writer) -> None:
     # One who looked before and comes late must not take out what was noted down since.
     before = desk.seen.client.get(shelf)[1].version
     assert await desk.remember(holder, "anew")
-    assert not ask.done(await desk.ask(ask.remove_note(over, 0, shelf, before)))
+    assert not done(await desk.ask(notes.removal(over, 0, shelf, before)))
     assert await desk.recall(holder) == "anew"
 
 
 async def test_some_of_those_who_add_something_tidy_up(
     desk: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notes, "_SELDOM", 1)
+    monkeypatch.setattr(notes, "_TIDY_ONE_IN", 1)
     holder = await desk.join()
     other = await desk.elsewhere(holder)
     assert await desk.remember(holder, "short", keep=0.001)

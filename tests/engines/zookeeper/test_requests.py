@@ -8,13 +8,13 @@ import pytest
 
 from fencelock.core.ticket import Departure, Owner, Place, Ticket
 from fencelock.engines.registry import open_engine
+from fencelock.engines.zookeeper.transport import Transport
 from fencelock.engines.zookeeper.watches import Watches
-from fencelock.engines.zookeeper.wire import Wire
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell
 from tests.conformance.test_queue import as_face
-from tests.engines.zookeeper.seeing import connected, parked
+from tests.engines.zookeeper.observing import connected, parked
 from tests.waiting import soon, within
 
 Trips = list[list[str]]
@@ -24,14 +24,14 @@ Trips = list[list[str]]
 def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
     """The requests of each round trip, by kind, once they are answered."""
     seen: Trips = []
-    exchange = Wire.exchange
+    exchange = Transport.exchange
 
-    async def noting(wire: Wire, requests: list[Any], until: float) -> Any:
-        replies = await exchange(wire, requests, until)
+    async def noting(transport: Transport, requests: list[Any], until: float) -> Any:
+        replies = await exchange(transport, requests, until)
         seen.append([type(request).__name__ for request in requests])
         return replies
 
-    monkeypatch.setattr(Wire, "exchange", noting)
+    monkeypatch.setattr(Transport, "exchange", noting)
     return seen
 
 
@@ -96,7 +96,7 @@ async def test_to_wait_takes_two(cell: Cell, trips: Trips) -> None:
     trips.clear()
     waiter = cell.actor().start(lambda: other.lock(cell.name).acquire())
     await parked(other)
-    assert trips == [JOIN, ["GetData", "_Listen"]]
+    assert trips == [JOIN, ["GetData", "_WatchCreation"]]
     await cell.run(lease.release)
     await within(waiter)
 
@@ -127,7 +127,7 @@ async def test_who_follows_one_that_did_not_hold_lists_the_queue(
     trips.clear()
     waiting = asyncio.create_task(engine.park(last, io.now() + 60))
     await soon(lambda: len(trips) == 3, "the look")
-    assert trips == [["GetData"], ["_Children", "GetData"], ["GetData", "_Listen"]]
+    assert trips == [["GetData"], ["_Children", "GetData"], ["GetData", "_WatchCreation"]]
     assert not waiting.done()
     assert await engine.leave(holder, timeout=30)
     standing = await waiting

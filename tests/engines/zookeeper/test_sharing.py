@@ -8,12 +8,12 @@ import pytest
 
 import fencelock
 from fencelock.core.ticket import ALONE, READING, Owner, Place, Share, Standing, Ticket
-from fencelock.engines.zookeeper.admission import ADMITTED, Finding, Line
-from fencelock.engines.zookeeper.nodes import in_order, share_of, stem, turned
-from fencelock.engines.zookeeper.wire import Wire
+from fencelock.engines.zookeeper.admission import ADMITTED, Blockers, Listing
+from fencelock.engines.zookeeper.nodes import downgrade_node, in_order, node_prefix, share_of
+from fencelock.engines.zookeeper.transport import Transport
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
-from tests.engines.zookeeper.seeing import Witness
+from tests.engines.zookeeper.observing import Witness
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
 
@@ -58,13 +58,13 @@ def desk(cell: Cell, zookeeper: Ensemble, witness: Callable[[Ensemble], Witness]
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What was sent in each round trip."""
     seen: list[list[str]] = []
-    exchange = Wire.exchange
+    exchange = Transport.exchange
 
-    def noting(wire: Wire, requests: list[Any], until: float) -> Any:
+    def noting(transport: Transport, requests: list[Any], until: float) -> Any:
         seen.append([type(request).__name__ for request in requests])
-        return exchange(wire, requests, until)
+        return exchange(transport, requests, until)
 
-    monkeypatch.setattr(Wire, "exchange", noting)
+    monkeypatch.setattr(Transport, "exchange", noting)
     return seen
 
 
@@ -131,16 +131,16 @@ async def test_one_that_turned_takes_all_of_it_along(desk: Desk) -> None:
 async def test_a_turn_whose_answer_was_lost(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = await desk.join()
     reading = writer._replace(share=READING)
-    exchange = Wire.exchange
+    exchange = Transport.exchange
 
-    async def losing(wire: Wire, requests: list[Any], until: float) -> Any:
-        batch = await exchange(wire, requests, until)
+    async def losing(transport: Transport, requests: list[Any], until: float) -> Any:
+        batch = await exchange(transport, requests, until)
         if type(requests[0]).__name__ == "Transaction":
             monkeypatch.undo()
             raise fencelock.EngineError("lost", outcome="unknown")
         return batch
 
-    monkeypatch.setattr(Wire, "exchange", losing)
+    monkeypatch.setattr(Transport, "exchange", losing)
     with suppress(fencelock.EngineError):
         await desk.enter(reading)
     assert (await desk.enter(reading)).place is Place.ADMITTED
@@ -152,37 +152,39 @@ def nodes(*shares: Share) -> list[str]:
         Ticket("name", f"{number}", 30.0, Owner("host", 1), share)
         for number, share in enumerate(shares)
     ]
-    return [f"{stem(ticket)}{number:010d}" for number, ticket in enumerate(tickets)]
+    return [f"{node_prefix(ticket)}{number:010d}" for number, ticket in enumerate(tickets)]
 
 
 def test_whom_one_has_to_hear_of() -> None:
     one, two, writer, another, reader = queue = nodes(
         Share.of(3), Share.of(3, 2), ALONE, Share.of(3), READING
     )
-    line = Line.of(queue)
-    assert line.holders() == [one, two]
-    assert [line.find(node) for node in queue] == [
+    listing = Listing.of(queue)
+    assert listing.holders() == [one, two]
+    assert [listing.blockers_of(node) for node in queue] == [
         ADMITTED,
         ADMITTED,
-        Finding((two,)),
-        Finding((one, two), short=True),
-        Finding((another,)),
+        Blockers((two,)),
+        Blockers((one, two), short=True),
+        Blockers((another,)),
     ]
-    assert Line.of(queue[2:]).find(another) == Finding((writer,))
-    assert Line.of(queue[3:]).find(reader) == Finding((another,))
+    assert Listing.of(queue[2:]).blockers_of(another) == Blockers((writer,))
+    assert Listing.of(queue[3:]).blockers_of(reader) == Blockers((another,))
     queue = nodes(*[Share.of(1)] * 4)
-    assert Line.of(queue).find(queue[3]) == Finding((queue[2],), short=True, decisive=False)
+    assert Listing.of(queue).blockers_of(queue[3]) == Blockers(
+        (queue[2],), short=True, decisive=False
+    )
     queue = nodes(ALONE, READING, READING)
-    assert Line.of(queue).find(queue[2]) == Finding((queue[0],))
-    queue.append(turned(queue[0], READING))
-    assert Line.of(queue).holders() == queue[:3]
+    assert Listing.of(queue).blockers_of(queue[2]) == Blockers((queue[0],))
+    queue.append(downgrade_node(queue[0], READING))
+    assert Listing.of(queue).holders() == queue[:3]
 
 
 def test_a_node_says_how_its_ticket_shares() -> None:
     share = Share("a group / of ~ three!", 2, 3)
     (node,) = nodes(share)
     assert share_of(node) == share
-    assert share_of(turned(node, READING)) == READING
+    assert share_of(downgrade_node(node, READING)) == READING
     assert share_of(nodes(ALONE)[0]) == ALONE
-    assert in_order([turned(node, READING), node]) == [node]
-    assert Line.of(["tmp", "t.x", node]).nodes == [node]
+    assert in_order([downgrade_node(node, READING), node]) == [node]
+    assert Listing.of(["tmp", "t.x", node]).nodes == [node]

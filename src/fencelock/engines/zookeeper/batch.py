@@ -1,20 +1,20 @@
-"""Requests that are sent together, and their answers."""
+"""Requests that are sent together, and their replies."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError, SessionMovedError
 
 from fencelock.io.contract import Event
 
-_BROKEN = (AuthFailedError, ConnectionLoss, SessionExpiredError, SessionMovedError)
-"""What says more about the connection than about the request."""
+_CONNECTION_ERRORS = (AuthFailedError, ConnectionLoss, SessionExpiredError, SessionMovedError)
+"""Errors of the connection, not of a single request."""
 
-_mutex = threading.Lock()  # only for a moment, when a batch is sent or withdrawn
+_mutex = threading.Lock()  # held for a moment, while a batch is marked as sent or withdrawn
 
 
 def wake(event: Event) -> None:
@@ -24,18 +24,7 @@ def wake(event: Event) -> None:
 
 
 class Batch:
-    """Answers arrive one by one in the connection's thread; whoever waits is woken once, by the last."""
-
-    __slots__ = (
-        "_event",
-        "_left",
-        "_requests",
-        "_withdrawn",
-        "failure",
-        "replies",
-        "sent",
-        "session",
-    )
+    """Replies arrive one by one in the connection's thread. The last one wakes the caller."""
 
     def __init__(self, requests: Sequence[Any], event: Event) -> None:
         self._requests = requests
@@ -43,16 +32,16 @@ class Batch:
         self._left = len(requests)
         self._withdrawn = False
         self.replies: list[Any] = [None] * len(requests)
-        """What each was answered: a value, or the exception that ZooKeeper has for it."""
+        """For each request a value, or the exception that kazoo has for the server's error."""
         self.session: int | None = None
-        """The session in which it was sent, and answered if it was."""
+        """The session in which the batch was sent, and answered if it was."""
         self.sent = False
-        """Whether it may have reached a server."""
+        """Whether the batch may have reached a server."""
         self.failure: Exception | None = None
-        """Why it was not answered."""
+        """Why the batch was not answered."""
 
     def sending(self, session: int | None) -> Iterator[tuple[Any, Slot]]:
-        """The requests to be sent now; none if nobody waits for them any more."""
+        """The requests to send now; none if the batch was withdrawn."""
         with _mutex:
             if self._withdrawn:
                 return
@@ -62,7 +51,7 @@ class Batch:
             yield request, Slot(self, index)
 
     def withdraw(self) -> bool:
-        """Have it not sent any more; False if it was sent already."""
+        """Keep the batch from being sent. Returns False if it was sent already."""
         with _mutex:
             self._withdrawn = True
             return not self.sent
@@ -79,20 +68,17 @@ class Batch:
             wake(self._event)
 
 
-class Slot:
-    """Where kazoo puts the answer to one request."""
+class Slot(NamedTuple):
+    """Where kazoo puts the reply to one request."""
 
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: Batch, index: int) -> None:
-        self._batch = batch
-        self._index = index
+    batch: Batch
+    place: int
 
     def set(self, value: Any) -> None:
-        self._batch.answer(self._index, value)
+        self.batch.answer(self.place, value)
 
     def set_exception(self, error: Exception) -> None:
-        if isinstance(error, _BROKEN):
-            self._batch.fail(error)
+        if isinstance(error, _CONNECTION_ERRORS):
+            self.batch.fail(error)
         else:
-            self._batch.answer(self._index, error)
+            self.batch.answer(self.place, error)

@@ -10,7 +10,7 @@ import fencelock
 from fencelock.engines.zookeeper.nodes import escaped
 from tests.conformance.cells import OpenCell
 from tests.effort import effort
-from tests.engines.zookeeper.seeing import Witness, connected, leftovers
+from tests.engines.zookeeper.observing import Witness, connected, server_state
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon, within
 
@@ -28,14 +28,14 @@ def tidy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 async def private(tidy: Ensemble) -> Ensemble:
     """Without a trace of the tests before."""
     nothing = {"tickets": 0, "sessions": 0, "watches": 0}
-    await soon(lambda: leftovers(tidy) == nothing, "other tests to hang up")
+    await soon(lambda: server_state(tidy) == nothing, "other tests to hang up")
     return tidy
 
 
 async def as_before(ensemble: Ensemble, before: dict[str, int]) -> None:
     with suppress(AssertionError):
-        await soon(lambda: leftovers(ensemble) == before, "nothing to be left")
-    assert leftovers(ensemble) == before
+        await soon(lambda: server_state(ensemble) == before, "nothing to be left")
+    assert server_state(ensemble) == before
 
 
 async def _with_one_holder(ensemble: Ensemble) -> dict[str, int]:
@@ -67,9 +67,9 @@ async def test_hundreds_of_attempts_that_fail(private: Ensemble, open_cell: Open
         await asyncio.gather(*(attempt(start + number) for number in range(len(actors))))
     # A watch on the holder may remain until it is renewed; nobody asks for another then.
     await as_before(private, before)
-    assert client._engine._mine == {}
-    assert client._engine._queues.watches.watched == {}
-    assert client._engine._queues.watches._listening == {}
+    assert client._engine._entries == {}
+    assert client._engine._queues.watches.waiting == {}
+    assert client._engine._queues.watches.signals == {}
     assert client._engine._doubtful == set()
     lease.check()
 
@@ -94,18 +94,18 @@ async def test_hundreds_of_attempts_that_are_cancelled(
     for start in range(0, ATTEMPTS, 20):
         await asyncio.gather(*(attempt(start + number) for number in range(20)))
     await as_before(private, before)
-    assert client._engine._queues.watches.watched == {}
-    assert client._engine._queues.watches._listening == {}
+    assert client._engine._queues.watches.waiting == {}
+    assert client._engine._queues.watches.signals == {}
     lease.check()
 
 
 async def test_closing_ends_the_session(private: Ensemble, open_cell: OpenCell) -> None:
     cell = open_cell(private.url)
-    before = leftovers(private)
+    before = server_state(private)
     clients = [cell.client() for _ in range(5)]
     for client in clients:
         await connected(cell, client)
-    assert leftovers(private)["sessions"] > before["sessions"]
+    assert server_state(private)["sessions"] > before["sessions"]
     for client in clients:
         await cell.run(client.close)
     await as_before(private, before)

@@ -47,7 +47,7 @@ class Witness:
 
     def end_session(self, client: Any) -> None:
         """Have the servers forget a client, as if they had not heard of it for long."""
-        connection = client._engine._wire._connection
+        connection = client._engine._transport._connection
         session = connection.client._session_id, connection.client._session_passwd
         twin = KazooClient(self.ensemble.hosts, client_id=session)
         twin.start()
@@ -60,7 +60,7 @@ def total(ensemble: Ensemble, figure: str) -> int:
     return sum(node.figures()[figure] for node in ensemble.nodes)
 
 
-def leftovers(ensemble: Ensemble) -> dict[str, int]:
+def server_state(ensemble: Ensemble) -> dict[str, int]:
     """What clients may leave behind: tickets, watches, connections."""
     figures = ensemble.leader().figures()
     return {
@@ -99,8 +99,8 @@ async def parked(client: Any, count: int = 1) -> None:
     """Wait until so many of a client's tickets wait, each with an eye on the one ahead."""
 
     def waiting() -> list[Any]:
-        known = list(client._engine._mine.values())
-        return [own for own in known if not own.holds and math.isfinite(own.alive_until)]
+        known = list(client._engine._entries.values())
+        return [entry for entry in known if not entry.holds and math.isfinite(entry.alive_until)]
 
     await soon(lambda: len(waiting()) >= count, f"{count} parked tickets")
 

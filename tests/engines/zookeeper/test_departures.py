@@ -1,4 +1,4 @@
-"""Whether the last holder departed with a word: never missed, and not made up in the crowd."""
+"""Whether a name is abandoned: never missed, and never claimed without a reason in a crowd."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ def seen(zookeeper: Ensemble, witness: Callable[[Ensemble], Witness]) -> Witness
     return witness(zookeeper)
 
 
-async def test_where_nobody_dies_nobody_finds_it_abandoned(cell: Cell) -> None:
+async def test_if_no_client_dies_the_name_is_never_abandoned(cell: Cell) -> None:
     """Attempts that are refused, time out and succeed, all at once on one name."""
     clients = [cell.client(), cell.client()]
     granted: list[Any] = []
@@ -55,16 +55,16 @@ async def test_a_holder_whose_session_ends_while_one_waits(cell: Cell, seen: Wit
 
 
 async def test_a_waiter_that_dies_in_the_middle_does_not_count(cell: Cell, seen: Witness) -> None:
-    holder, ghost, client = cell.client(), cell.client(), cell.client()
+    holder, dying, client = cell.client(), cell.client(), cell.client()
     lease = await cell.run(lambda: holder.lock(cell.name).acquire())
-    gone = cell.actor().start(lambda: ghost.lock(cell.name).acquire())
-    await parked(ghost)
+    gone = cell.actor().start(lambda: dying.lock(cell.name).acquire())
+    await parked(dying)
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await parked(client)
     first = seen.tickets(cell.name)[0]
-    seen.end_session(ghost)
-    (own,) = client._engine._entries.values()
-    await soon(lambda: own.ahead == first, "the heir to see that the ghost is gone")
+    seen.end_session(dying)
+    (entry,) = client._engine._entries.values()
+    await soon(lambda: entry.ahead == first, "the waiter to see that the ticket ahead is gone")
     await cell.run(lease.release)
     following = await within(waiter)
     assert not following.abandoned
@@ -85,10 +85,10 @@ async def test_a_waiter_that_withdraws_in_the_middle_does_not_count(cell: Cell) 
     assert not (await within(waiter)).abandoned
 
 
-async def test_below_a_root_where_nobody_may_delete(
+async def test_below_a_root_that_does_not_allow_deleting(
     zookeeper: Ensemble, seen: Witness, open_cell: OpenCell
 ) -> None:
-    """Then nothing is said to the next one, who finds out by itself."""
+    """Then no release signal is sent, and the next holder finds out by itself."""
     cell = open_cell(f"{zookeeper.url}/guarded?session=600")
     seen.client.ensure_path("/guarded")
     if not seen.client.exists("/guarded/fencelock"):

@@ -67,10 +67,10 @@ async def test_a_ttl_shorter_than_the_session_frees_the_lock(cell: Cell) -> None
     client = cell.client()
     with Child(cell.face, cell.url) as holder:
         holder.call("acquire", name=cell.name, ttl=1.5)
-        heir = cell.actor().start(lambda: client.lock(cell.name).acquire())
+        waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
         await parked(client)
         holder.kill()
-        assert (await within(heir)).abandoned
+        assert (await within(waiter)).abandoned
 
 
 async def test_repeated_attempts_count_as_watching(cell: Cell) -> None:
@@ -82,7 +82,7 @@ async def test_repeated_attempts_count_as_watching(cell: Cell) -> None:
     assert got.abandoned
 
 
-async def test_the_session_ends_what_nobody_watched(
+async def test_the_session_ends_a_ticket_that_was_not_watched(
     zookeeper: Ensemble, open_cell: OpenCell, seen: Witness
 ) -> None:
     cell = open_cell(f"{zookeeper.url}/tests?session=2")

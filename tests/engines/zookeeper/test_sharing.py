@@ -1,4 +1,4 @@
-"""What sharing costs, and what those who vanish leave behind."""
+"""What sharing costs, and what a holder that vanishes leaves behind."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,15 +13,15 @@ from fencelock.engines.zookeeper.nodes import downgrade_node, in_order, node_pre
 from fencelock.engines.zookeeper.transport import Transport
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
-from tests.engines.zookeeper.observing import Witness
+from tests.engines.zookeeper.observing import Trips, Witness
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
 
 LIMIT = 5.0
 
 
-class Desk:
-    """One name, and clients who come to it."""
+class Queue:
+    """The queue of one name, and a client that uses it."""
 
     def __init__(self, cell: Cell, seen: Witness) -> None:
         self.cell = cell
@@ -44,92 +44,80 @@ class Desk:
         assert await act(self.cell, self.client._engine.leave(ticket, timeout=LIMIT))
 
     async def vanish(self, client: Any, left: int) -> None:
-        """End the session of a client, and with it its tickets: so many are left."""
+        """End the session of a client, and with it its tickets. So many tickets are left."""
         self.seen.end_session(client)
         await soon(lambda: len(self.seen.tickets(self.cell.name)) == left, "the session to end")
 
 
 @pytest.fixture
-def desk(cell: Cell, zookeeper: Ensemble, witness: Callable[[Ensemble], Witness]) -> Desk:
-    return Desk(cell, witness(zookeeper))
-
-
-@pytest.fixture
-def trips(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What was sent in each round trip."""
-    seen: list[list[str]] = []
-    exchange = Transport.exchange
-
-    def noting(transport: Transport, requests: list[Any], until: float) -> Any:
-        seen.append([type(request).__name__ for request in requests])
-        return exchange(transport, requests, until)
-
-    monkeypatch.setattr(Transport, "exchange", noting)
-    return seen
+def queue(cell: Cell, zookeeper: Ensemble, witness: Callable[[Ensemble], Witness]) -> Queue:
+    return Queue(cell, witness(zookeeper))
 
 
 @pytest.mark.parametrize("share", [READING, Share.of(50)])
-async def test_to_share_is_one_round_trip(desk: Desk, trips: list[list[str]], share: Share) -> None:
-    await desk.leave(await desk.join(share))  # makes the container
+async def test_sharing_is_one_round_trip(queue: Queue, trips: Trips, share: Share) -> None:
+    await queue.leave(await queue.join(share))  # makes the container
     trips.clear()
-    await desk.leave(await desk.join(share))
+    await queue.leave(await queue.join(share))
     assert trips == [["GetData", "Create2", "_Children"], ["Delete"]]
     for _ in range(5):
-        await desk.join(share)
+        await queue.join(share)
     trips.clear()
-    await desk.leave(await desk.join(share))
+    await queue.leave(await queue.join(share))
     assert trips == [["GetData", "Create2", "_Children"], ["Delete"]]
-    writer = await desk.join()
-    waiting = await desk.join(share)
+    writer = await queue.join()
+    waiting = await queue.join(share)
     trips.clear()
-    await desk.enter(waiting)
+    await queue.enter(waiting)
     assert trips == [["SetData", "GetData"]], "it looks at the writer only"
-    await desk.leave(writer)
+    await queue.leave(writer)
 
 
-async def test_those_who_share_vanish_without_a_word_and_nobody_minds(desk: Desk) -> None:
-    ghost = desk.cell.client()
-    await desk.leave(await desk.join())
-    await desk.join(READING, ghost)
-    await desk.vanish(ghost, 0)
-    writer = await desk.join()
-    assert not (await desk.enter(writer)).abandoned
-    await desk.leave(writer)
+async def test_a_reader_that_vanishes_does_not_make_the_name_abandoned(queue: Queue) -> None:
+    vanishing = queue.cell.client()
+    await queue.leave(await queue.join())
+    await queue.join(READING, vanishing)
+    await queue.vanish(vanishing, 0)
+    writer = await queue.join()
+    assert not (await queue.enter(writer)).abandoned
+    await queue.leave(writer)
 
 
-async def test_one_that_holds_alone_after_them_is_missed(desk: Desk) -> None:
-    reader, ghost = await desk.join(READING), desk.cell.client()
-    writer = await desk.join(client=ghost)
-    heir = await desk.join()
-    await desk.leave(reader)
-    standing = await desk.enter(writer, ghost)
+async def test_a_writer_that_vanishes_after_readers_makes_it_abandoned(queue: Queue) -> None:
+    reader, vanishing = await queue.join(READING), queue.cell.client()
+    writer = await queue.join(client=vanishing)
+    behind = await queue.join()
+    await queue.leave(reader)
+    standing = await queue.enter(writer, vanishing)
     assert (standing.place, standing.abandoned) == (Place.ADMITTED, False)
-    await desk.vanish(ghost, 1)
-    standing = await desk.enter(heir)
+    await queue.vanish(vanishing, 1)
+    standing = await queue.enter(behind)
     assert (standing.place, standing.abandoned) == (Place.ADMITTED, True)
 
 
-async def test_one_that_turned_takes_all_of_it_along(desk: Desk) -> None:
-    writer = await desk.join()
+async def test_a_downgraded_ticket_leaves_no_node_behind(queue: Queue) -> None:
+    writer = await queue.join()
     reading = writer._replace(share=READING)
-    await desk.enter(reading)
-    path = f"/tests/fencelock/{desk.cell.name}"
+    await queue.enter(reading)
+    path = f"/tests/fencelock/{queue.cell.name}"
 
     def nodes() -> list[str]:
-        desk.seen.client.sync("/")  # the server that we ask may be behind the others
-        return list(desk.seen.client.get_children(path))
+        queue.seen.client.sync("/")  # the server that we ask may be behind the others
+        return list(queue.seen.client.get_children(path))
 
     assert len(nodes()) == 2
-    await desk.leave(reading)
+    await queue.leave(reading)
     assert nodes() == []
-    await desk.enter(writer)
-    await desk.enter(reading)
-    assert await act(desk.cell, desk.client._engine.evict(desk.cell.name, timeout=LIMIT))
+    await queue.enter(writer)
+    await queue.enter(reading)
+    assert await act(queue.cell, queue.client._engine.evict(queue.cell.name, timeout=LIMIT))
     assert nodes() == []
 
 
-async def test_a_turn_whose_answer_was_lost(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = await desk.join()
+async def test_a_downgrade_whose_answer_was_lost(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await queue.join()
     reading = writer._replace(share=READING)
     exchange = Transport.exchange
 
@@ -142,9 +130,9 @@ async def test_a_turn_whose_answer_was_lost(desk: Desk, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Transport, "exchange", losing)
     with suppress(fencelock.EngineError):
-        await desk.enter(reading)
-    assert (await desk.enter(reading)).place is Place.ADMITTED
-    assert (await desk.enter(await desk.join(READING))).place is Place.ADMITTED
+        await queue.enter(reading)
+    assert (await queue.enter(reading)).place is Place.ADMITTED
+    assert (await queue.enter(await queue.join(READING))).place is Place.ADMITTED
 
 
 def nodes(*shares: Share) -> list[str]:
@@ -155,7 +143,7 @@ def nodes(*shares: Share) -> list[str]:
     return [f"{node_prefix(ticket)}{number:010d}" for number, ticket in enumerate(tickets)]
 
 
-def test_whom_one_has_to_hear_of() -> None:
+def test_what_a_ticket_waits_for() -> None:
     one, two, writer, another, reader = queue = nodes(
         Share.of(3), Share.of(3, 2), ALONE, Share.of(3), READING
     )
@@ -180,7 +168,7 @@ def test_whom_one_has_to_hear_of() -> None:
     assert Listing.of(queue).holders() == queue[:3]
 
 
-def test_a_node_says_how_its_ticket_shares() -> None:
+def test_the_name_of_a_node_says_how_its_ticket_shares() -> None:
     share = Share("a group / of ~ three!", 2, 3)
     (node,) = nodes(share)
     assert share_of(node) == share

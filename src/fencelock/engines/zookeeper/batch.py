@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError, SessionMovedError
 
@@ -24,14 +24,13 @@ def wake(event: Event) -> None:
 
 
 class Batch:
-    """Replies arrive one by one in the connection's thread. The last one wakes the caller."""
+    """The replies arrive in order, in the connection's thread. The last one wakes the caller."""
 
     def __init__(self, requests: Sequence[Any], event: Event) -> None:
         self._requests = requests
         self._event = event
-        self._left = len(requests)
         self._withdrawn = False
-        self.replies: list[Any] = [None] * len(requests)
+        self.replies: list[Any] = []
         """For each request a value, or the exception that kazoo has for the server's error."""
         self.session: int | None = None
         """The session in which the batch was sent, and answered if it was."""
@@ -40,15 +39,14 @@ class Batch:
         self.failure: Exception | None = None
         """Why the batch was not answered."""
 
-    def sending(self, session: int | None) -> Iterator[tuple[Any, Slot]]:
-        """The requests to send now; none if the batch was withdrawn."""
+    def to_send(self, session: int | None) -> Sequence[Any]:
+        """The requests, which count as sent from now on; none if the batch was withdrawn."""
         with _mutex:
             if self._withdrawn:
-                return
+                return ()
             self.sent = True
         self.session = session
-        for index, request in enumerate(self._requests):
-            yield request, Slot(self, index)
+        return self._requests
 
     def withdraw(self) -> bool:
         """Keep the batch from being sent. Returns False if it was sent already."""
@@ -56,29 +54,21 @@ class Batch:
             self._withdrawn = True
             return not self.sent
 
-    def answer(self, index: int, reply: Any) -> None:
-        self.replies[index] = reply
-        self._left -= 1
-        if self._left == 0:
-            wake(self._event)
-
     def fail(self, error: Exception) -> None:
+        """Give the batch up."""
         if self.failure is None:
             self.failure = error
             wake(self._event)
 
+    # --- called by kazoo, once for each request
 
-class Slot(NamedTuple):
-    """Where kazoo puts the reply to one request."""
-
-    batch: Batch
-    place: int
-
-    def set(self, value: Any) -> None:
-        self.batch.answer(self.place, value)
+    def set(self, reply: Any) -> None:
+        self.replies.append(reply)
+        if len(self.replies) == len(self._requests):
+            wake(self._event)
 
     def set_exception(self, error: Exception) -> None:
         if isinstance(error, _CONNECTION_ERRORS):
-            self.batch.fail(error)
+            self.fail(error)
         else:
-            self.batch.answer(self.place, error)
+            self.set(error)

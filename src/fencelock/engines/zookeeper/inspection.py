@@ -69,12 +69,12 @@ async def names_in_use(queues: Queues, pattern: str, until: float) -> list[str]:
     for start in range(0, len(found), _MAX_BATCH):
         names = found[start : start + _MAX_BATCH]
         stats = await queues.ask(until, *(requests.exists(queues.path_of(name)) for name in names))
-        used += [name for name, stat in zip(names, stats, strict=True) if _has_tickets(stat)]
+        used += [
+            name
+            for name, stat in zip(names, stats, strict=True)
+            if stat is not None and value(stat).numChildren > 0
+        ]
     return sorted(used)
-
-
-def _has_tickets(stat: Any) -> bool:
-    return stat is not None and value(stat).numChildren > 0
 
 
 def _ticket(reply: Any, share: Share) -> tuple[Owner, int, float, float, Share]:

@@ -95,7 +95,6 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
         self._inbox = bytearray()
         self._message: bytes | None = None
         self._wake_sent = False
-        self._ending = False
         self._failures: dict[Server, Exception] = {}
         self._last_server: Server | None = None
         """The server of the last attempt or connection: the others are tried first."""
@@ -148,21 +147,18 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
         """The bytes of a batch. It counts as sent from now on. Called with `sending` held."""
         if self.silent_since is None:
             self.silent_since = clock.now()
-        return b"".join(
-            [self._frame(request, slot) for request, slot in batch.sending(self.session)]
-        )
+        return b"".join([self._frame(one, batch) for one in batch.to_send(self.session)])
 
-    def _frame(self, request: Any, slot: Any) -> bytes:
+    def _frame(self, request: Any, batch: Batch | None) -> bytes:
         xid = self._xid = self._xid % _LAST_XID + 1
-        # First of all: if the connection breaks while this is written, the slot has to be told.
-        self.client._pending.append((request, slot, xid))
+        # First of all: if the connection breaks while this is written, the batch has to be told.
+        self.client._pending.append((request, batch, xid))
         body: bytes = request.serialize()
         return _head.pack(8 + len(body), xid, request.type) + body
 
     def write_some(self, payload: bytes) -> int:
         """Write without waiting. Returns how many bytes the socket took. Called with `sending` held."""
-        written: int = self._socket.send(payload)
-        return written
+        return int(self._socket.send(payload))
 
     def wake(self) -> None:
         """Make the connection's thread send what waits to be sent."""
@@ -199,7 +195,6 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
 
     def begin_end(self) -> None:
         """Make the session and the thread end, without waiting for it."""
-        self._ending = True
         self.client._stopped.set()
         self.wake()
 
@@ -231,7 +226,6 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
         return sorted(known, key=lambda host: (host[0], host[2]) == self._last_server)
 
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
-        self._rw_server = None
         try:
             return super()._connect_attempt(host, hostip, port, retry)
         except Exception as error:  # what the server says makes no sense
@@ -249,13 +243,11 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
         session = self.session
         try:
             read_timeout, connect_timeout = super()._connect(host, hostip, port)
-        except AuthFailedError as error:
-            self.dead = error
-            raise
-        except SessionExpiredError:
-            raise
         except Exception as error:
-            self._failures[host, port] = error.__context__ or error  # type: ignore[assignment]
+            if isinstance(error, AuthFailedError):
+                self.dead = error
+            elif not isinstance(error, SessionExpiredError):
+                self._failures[host, port] = error.__context__ or error  # type: ignore[assignment]
             raise
         if self.session != session:  # servers that forget sessions may have forgotten everything
             with self.progress_mutex:
@@ -265,10 +257,8 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
         self.server = host, port  # last of all: a thread that sees it may write
         return min(read_timeout, _MAX_SILENCE_MS), connect_timeout
 
-    def _read(self, length: int, timeout: float) -> bytes:
-        check_length(length)
-        data: bytes = super()._read(length, timeout)
-        return data
+    def _read(self, length: int, timeout: float) -> Any:
+        return super()._read(check_length(length), timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
         """Read what has arrived, often several answers at once."""
@@ -288,11 +278,10 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
             if not (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
                 return None
 
-    def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
+    def _read_header(self, timeout: float) -> Any:
         message, self._message = self._message, None
         if message is None:  # during the handshake
-            header: tuple[Any, bytes, int] = super()._read_header(timeout)
-            return header
+            return super()._read_header(timeout)
         reply, offset = ReplyHeader.deserialize(message, 0)
         if reply.xid == PING_XID:
             with self.progress_mutex:
@@ -313,7 +302,7 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
             payload = b""
             while self.outbox:
                 payload += self.frame(self.outbox.popleft())
-            if self._ending:
+            if self.client._stopped.is_set():
                 payload += self._frame(CloseInstance, None)
             self._write(payload, connect_timeout)
 

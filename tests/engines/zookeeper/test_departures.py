@@ -3,12 +3,16 @@
 import asyncio
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kazoo.security import make_acl
 
 import fencelock
+from fencelock.engines.zookeeper.admission import Blockers
+from fencelock.engines.zookeeper.entry import Entry
+from fencelock.engines.zookeeper.nodes import HolderRecord
 from tests.conformance.cells import Cell, OpenCell
 from tests.effort import effort
 from tests.engines.zookeeper.observing import Witness, parked
@@ -104,3 +108,14 @@ async def test_below_a_root_that_does_not_allow_deleting(
         assert not following.abandoned
         await cell.run(following.release)
     assert seen.tickets(cell.name, "/guarded") == []
+
+
+@pytest.mark.parametrize(("last_change", "abandoned"), [(7, False), (8, True)])
+def test_the_last_change_of_the_queue_is_a_departure(last_change: int, abandoned: bool) -> None:
+    """Then the last holder departed, whatever became of the waiter between it and this ticket."""
+    entry = Entry("/name", "x.c.0000000003", fence=6, session=1)
+    entry.blockers = Blockers(("x.b.0000000002",))
+    entry.alive = {"x.b.0000000002": 0.0}  # it may have died
+    record = HolderRecord(1, abandoned=False)
+    stat = SimpleNamespace(mzxid=7, pzxid=last_change)
+    assert entry.finds_abandoned(record, stat, entry.node, now=1.0) == abandoned

@@ -53,6 +53,14 @@ async def test_no_server(open_cell: OpenCell) -> None:
     assert error.outcome == "not applied"
 
 
+async def test_an_error_of_a_listing_is_about_no_name(open_cell: OpenCell) -> None:
+    cell = open_cell(f"zookeeper://{HOST}:{free_port()}")
+    client = cell.client()
+    with pytest.raises(fencelock.EngineError) as caught:
+        await cell.run(lambda: client.names("order:*"))
+    assert caught.value.name is None
+
+
 async def test_no_such_host(open_cell: OpenCell) -> None:
     error = await refused(open_cell("zookeeper://no-such-host.invalid"))
     assert "no host resolved" in str(error)

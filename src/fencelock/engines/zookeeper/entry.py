@@ -89,13 +89,10 @@ class Entry:
 
     def renewed_data(self, ticket: Ticket, now: float) -> bytes:
         """What a renewal writes to the node: never less time than was promised before."""
-        self.promise(ticket, now)
+        self._promised = max(self._promised, now + ticket.ttl)
         left = self._promised - now
         self.data = TicketData(left, ticket.owner, self.downgrade is not None).pack()
         return self.data
-
-    def promise(self, ticket: Ticket, now: float) -> None:
-        self._promised = max(self._promised, now + ticket.ttl)
 
     def standing(self) -> Standing:
         """How the ticket stands once it holds."""

@@ -30,12 +30,11 @@ async def join(queues: Queues, ticket: Ticket, until: float) -> tuple[Entry, Sta
     it tells which tickets are ahead. The three requests take no longer than the creation alone.
     """
     parent = queues.path_of(ticket.name)
-    data = TicketData(ticket.ttl, ticket.owner).pack()
-    batch = await _create(queues, ticket, parent, data, until)
+    batch = await _create(queues, ticket, parent, until)
     before, created, children = batch.replies
     path, stat = value(created)
-    entry = Entry(parent, path[len(parent) + 1 :], stat.czxid, batch.session, data)
-    entry.promise(ticket, queues.io.now())
+    entry = Entry(parent, path[len(parent) + 1 :], stat.czxid, batch.session)
+    entry.renewed_data(ticket, queues.io.now())
     entry.record_zxid = 0 if isinstance(before, Exception) else before[1].mzxid
     listing = Listing.of(value(children))
     if entry.node not in listing.nodes:
@@ -51,13 +50,11 @@ async def join(queues: Queues, ticket: Ticket, until: float) -> tuple[Entry, Sta
     return entry, await admit(queues, entry, before, listing, until)
 
 
-async def _create(queues: Queues, ticket: Ticket, parent: str, data: bytes, until: float) -> Batch:
+async def _create(queues: Queues, ticket: Ticket, parent: str, until: float) -> Batch:
     """Create a ticket, and first its container if that is not there: a name's first ticket in a while."""
-    wanted = [
-        requests.get(parent),
-        requests.create_ticket(f"{parent}/{node_prefix(ticket)}", data, queues.acl),
-        requests.children(parent),
-    ]
+    data = TicketData(ticket.ttl, ticket.owner).pack()
+    create = requests.create_ticket(f"{parent}/{node_prefix(ticket)}", data, queues.acl)
+    wanted = [requests.get(parent), create, requests.children(parent)]
     batch = await queues.transport.exchange(wanted, until)
     while gone(batch.replies[1]):
         record = HolderRecord(None, False, "shared").pack() if ticket.share.group else b""

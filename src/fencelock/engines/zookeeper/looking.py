@@ -42,8 +42,9 @@ async def renew(
     standings: dict[str, Standing] = {}
     moved: list[tuple[Ticket, Entry]] = []
     for (ticket, entry), (place, nodes) in zip(pairs, asked, strict=True):
-        seen = dict(zip(nodes, batch.replies[place + 1 :], strict=False))
-        if _is_gone(entry, batch, batch.replies[place]):
+        touched, *read = batch.replies[place : place + 1 + len(nodes)]
+        seen = dict(zip(nodes, read, strict=True))
+        if _is_gone(entry, batch, touched):
             standings[ticket.id] = GONE
         elif entry.holds:
             standings[ticket.id] = entry.standing()

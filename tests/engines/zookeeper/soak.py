@@ -18,7 +18,7 @@ from itertools import cycle, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.engines.zookeeper.turns import SCHEMA
+from tests.engines.zookeeper.soak_worker import SCHEMA
 from tests.servers_zookeeper import Ensemble, ZooKeeperServer
 from tests.spawning import Spawned
 from tests.waiting import eventually
@@ -33,8 +33,8 @@ class Fault(NamedTuple):
     ended: float
 
 
-class Verdict(NamedTuple):
-    """What came of it."""
+class Result(NamedTuple):
+    """The result of a soak."""
 
     writes: int
     value: int
@@ -42,7 +42,7 @@ class Verdict(NamedTuple):
     values_follow: bool
     workers: int
     """How many of the processes had a turn."""
-    troubles: dict[str, int]
+    failures: dict[str, int]
     stalls: dict[str, float]
     """The longest time without a write after each kind of fault, in seconds."""
 
@@ -55,12 +55,12 @@ class Verdict(NamedTuple):
         stalls = ", ".join(f"{what} {stall:.2f} s" for what, stall in self.stalls.items())
         return (
             f"{self.writes} accepted writes by {self.workers} processes, {self.value} counted; "
-            f"fences grow: {self.fences_grow}; refused or failed turns: {self.troubles}; "
+            f"fences grow: {self.fences_grow}; failed turns: {self.failures}; "
             f"longest stalls: {stalls}"
         )
 
 
-def soak(ensemble: Ensemble, folder: Path, seconds: float, processes: int = PROCESSES) -> Verdict:
+def soak(ensemble: Ensemble, folder: Path, seconds: float, processes: int = PROCESSES) -> Result:
     """Break the ensemble again and again for so long, and look at what the storage has seen."""
     path = folder / "counter.db"
     with closing(sqlite3.connect(path)) as file:
@@ -71,7 +71,7 @@ def soak(ensemble: Ensemble, folder: Path, seconds: float, processes: int = PROC
         eventually(lambda: _writes(file) > 50, "everyone to begin")
         faults = list(_faults(ensemble, time.monotonic() + seconds, lambda: _writes(file)))
     with closing(sqlite3.connect(path)) as file:
-        return _verdict(file, faults)
+        return _result(file, faults)
 
 
 def _faults(ensemble: Ensemble, end: float, writes: Callable[[], int]) -> Iterator[Fault]:
@@ -112,7 +112,7 @@ def _frozen(node: ZooKeeperServer) -> Iterator[None]:
 
 @contextmanager
 def _crowd(url: str, folder: Path, processes: int) -> Iterator[None]:
-    module = "tests.engines.zookeeper.turns"
+    module = "tests.engines.zookeeper.soak_worker"
     crowd = [Spawned(module, url, NAME, str(folder), str(number)) for number in range(processes)]
     try:
         yield
@@ -128,7 +128,7 @@ def _writes(file: sqlite3.Connection) -> int:
     return int(file.execute("SELECT count(*) FROM journal").fetchone()[0])
 
 
-def _verdict(file: sqlite3.Connection, faults: list[Fault]) -> Verdict:
+def _result(file: sqlite3.Connection, faults: list[Fault]) -> Result:
     journal = file.execute(
         "SELECT fence, value, pid, moment FROM journal ORDER BY rowid"
     ).fetchall()
@@ -139,13 +139,13 @@ def _verdict(file: sqlite3.Connection, faults: list[Fault]) -> Verdict:
     for fault in faults:
         during = [b - a for a, b in gaps if b >= fault.begun and a <= fault.ended]
         stalls[fault.what] = max([stalls.get(fault.what, 0.0), *during])
-    return Verdict(
+    return Result(
         writes=len(journal),
         value=file.execute("SELECT value FROM counter").fetchone()[0],
         fences_grow=all(a < b for a, b in pairwise(fences)),
         values_follow=[row[1] for row in journal] == list(range(1, len(journal) + 1)),
         workers=len({row[2] for row in journal}),
-        troubles=dict(Counter(kind for (kind,) in file.execute("SELECT kind FROM troubles"))),
+        failures=dict(Counter(kind for (kind,) in file.execute("SELECT kind FROM failures"))),
         stalls=stalls,
     )
 
@@ -157,9 +157,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         with Ensemble(path / "ensemble", syncLimit=8) as ensemble:
-            verdict = soak(ensemble, path, seconds)
-    print(verdict)
-    verdict.check()
+            result = soak(ensemble, path, seconds)
+    print(result)
+    result.check()
 
 
 if __name__ == "__main__":

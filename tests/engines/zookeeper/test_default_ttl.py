@@ -13,7 +13,7 @@ import fencelock
 from fencelock.cli import exits
 from tests import servers_zookeeper
 from tests.conformance.cells import Cell, OpenCell, kept_by
-from tests.engines.zookeeper.seeing import connected, replies
+from tests.engines.zookeeper.observing import connected, replies
 from tests.proxy import TcpProxy
 from tests.servers import HOST
 from tests.servers_zookeeper import SingleServer

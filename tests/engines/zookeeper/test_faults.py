@@ -8,7 +8,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import OpenCell
-from tests.engines.zookeeper.seeing import connected, lost, parked
+from tests.engines.zookeeper.observing import connected, lost, parked
 from tests.engines.zookeeper.soak import soak
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import eventually, soon, within
@@ -17,10 +17,10 @@ from tests.waiting import eventually, soon, within
 @pytest.mark.slow
 def test_processes_and_a_node_that_fails(private: Ensemble, tmp_path: Path) -> None:
     """The short version of `python -m tests.engines.zookeeper.soak`."""
-    verdict = soak(private, tmp_path, seconds=3, processes=2)
-    print(verdict)
-    verdict.check()
-    assert verdict.workers == 2
+    result = soak(private, tmp_path, seconds=3, processes=2)
+    print(result)
+    result.check()
+    assert result.workers == 2
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ async def test_a_lease_survives_a_node(
     private: Ensemble, open_cell: OpenCell, role: str, how: str
 ) -> None:
     node = getattr(private, role)()
-    # More likely to be on that one.
+    # So the client is more likely to connect to that node.
     cell = open_cell(f"zookeeper://{node.address},{private.hosts}?session=90")
     client, other = cell.client(), cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=80).acquire())
@@ -93,7 +93,7 @@ async def test_two_nodes_down_and_up_again(private: Ensemble, open_cell: OpenCel
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("face", ["sync"])  # they come from the servers, whoever asks
+@pytest.mark.parametrize("face", ["sync"])  # fences come from the servers, for either face
 async def test_fences_grow_across_restarts_and_leaders(
     private: Ensemble, open_cell: OpenCell
 ) -> None:
@@ -128,7 +128,7 @@ async def test_fences_grow_across_restarts_and_leaders(
     assert fences == sorted(set(fences))
 
 
-async def test_a_frozen_node_is_left_though_nobody_asks_anything(
+async def test_a_frozen_node_is_left_even_without_requests(
     private: Ensemble, open_cell: OpenCell
 ) -> None:
     leader = private.leader()  # it stays, for an election takes its time
@@ -136,11 +136,11 @@ async def test_a_frozen_node_is_left_though_nobody_asks_anything(
     cell = open_cell(f"zookeeper://{','.join(followers)}")
     client = cell.client()
     await connected(cell, client)
-    connection = client._context.engine._wire._connection
-    here = connection._here
+    connection = client._engine._transport._connection
+    here = connection.server
     (node,) = (node for node in private.nodes if node.port == here[1])
     session = connection.session
     node.freeze()
-    await soon(lambda: connection._here not in (None, here), "another node")
+    await soon(lambda: connection.server not in (None, here), "another node")
     assert connection.session == session, "the session goes on"
     node.thaw()

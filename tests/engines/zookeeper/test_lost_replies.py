@@ -1,4 +1,4 @@
-"""The connection is cut after a request was carried out: it was never lost, nor done twice."""
+"""The connection is cut after a request was carried out: nothing is lost, and nothing is done twice."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -7,13 +7,13 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.zookeeper.seeing import Witness, connected, lost, parked, replies
+from tests.engines.zookeeper.observing import Witness, connected, lost, parked, replies
 from tests.proxy import TcpProxy
 from tests.servers import HOST
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon, within
 
-# To join is three requests: a look at the container, the ticket, the listing.
+# Joining is three requests: a look at the container, the ticket, the listing.
 JOINING = (1, 2, 3)
 
 
@@ -73,7 +73,7 @@ async def test_enter_as_a_waiter(cell: Cell, seen: Witness, proxy: TcpProxy, rep
     assert len(seen.tickets(cell.name)) == 1
 
 
-async def test_enter_and_then_nobody_listens(cell: Cell, seen: Witness, proxy: TcpProxy) -> None:
+async def test_enter_without_an_answer(cell: Cell, seen: Witness, proxy: TcpProxy) -> None:
     client = cell.client()
     await connected(cell, client)
     proxy.mute()
@@ -89,9 +89,7 @@ async def test_a_request_that_was_never_sent_was_not_applied(cell: Cell, proxy: 
     client = cell.client()
     await connected(cell, client)
     proxy.refuse()
-    await soon(
-        lambda: not client._context.engine._wire._connection.connected, "the cut to be noticed"
-    )
+    await soon(lambda: not client._engine._transport._connection.connected, "the cut to be noticed")
     with pytest.raises(fencelock.EngineError, match="can't connect") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "not applied"
@@ -123,7 +121,7 @@ async def test_renew_by_hand(cell: Cell, seen: Witness, proxy: TcpProxy) -> None
     assert seen.fences(cell.name) == [lease.fence]
 
 
-async def test_a_lease_that_is_lost_while_nobody_answers_does_not_stay_for_good(
+async def test_a_ticket_that_was_lost_during_an_outage_is_removed_after_it(
     cell: Cell, seen: Witness, proxy: TcpProxy
 ) -> None:
     """Its session goes on when the servers are back, and so would its ticket, as long as the client lives."""

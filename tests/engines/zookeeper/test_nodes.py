@@ -6,12 +6,12 @@ from kazoo.protocol.serialization import GetChildren, int_struct, write_string
 
 from fencelock.core.ticket import Owner, Ticket
 from fencelock.engines.zookeeper.nodes import (
-    Mark,
-    Slip,
+    HolderRecord,
+    TicketData,
     escaped,
     in_order,
+    node_prefix,
     sequence,
-    stem,
     unescaped,
 )
 from fencelock.engines.zookeeper.requests import children
@@ -56,14 +56,14 @@ def test_a_list_is_read_as_kazoo_reads_it(names: list[str]) -> None:
 
 def test_a_node_does_not_show_the_id() -> None:
     ticket = Ticket("order:42", "5ecre7", 30.0, Owner("host", 1, "a label"))
-    node = stem(ticket) + "0000000007"
+    node = node_prefix(ticket) + "0000000007"
     assert "5ecre7" not in node
     assert sequence(node) == 7
 
 
 def test_what_is_written_can_be_read() -> None:
-    slip = Slip(1.5, Owner("host", 1, "a label"))
-    assert Slip.unpack(slip.pack()) == slip
-    for mark in (Mark(7, True), Mark(-3, False)):
-        assert Mark.unpack(mark.pack()) == mark
-    assert Mark.unpack(b"") == Mark(None, False)
+    data = TicketData(1.5, Owner("host", 1, "a label"))
+    assert TicketData.unpack(data.pack()) == data
+    for record in (HolderRecord(7, True), HolderRecord(-3, False)):
+        assert HolderRecord.unpack(record.pack()) == record
+    assert HolderRecord.unpack(b"") == HolderRecord(None, False)

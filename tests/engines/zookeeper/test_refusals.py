@@ -1,4 +1,4 @@
-"""Nobody there, somebody else there, not let in: said clearly, and without giving secrets away."""
+"""No server, another kind of server, no permission: the errors are clear and contain no secrets."""
 
 import logging
 import socket
@@ -29,7 +29,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 
 
 def _shakes_hands(node: ZooKeeperServer) -> bool:
-    """The first time, a server on a busy machine takes longer than clients are willing to wait."""
+    """On a busy machine, a server's first handshake takes longer than clients are willing to wait."""
     context = ssl.create_default_context(cafile=node.certificate)
     with suppress(OSError), socket.create_connection((HOST, node.secure_port), 20) as link:
         context.wrap_socket(link, server_hostname=HOST).close()
@@ -47,10 +47,18 @@ async def refused(cell: Cell, kind: type[Exception] = fencelock.EngineError) -> 
     return caught.value
 
 
-async def test_nobody_there(open_cell: OpenCell) -> None:
+async def test_no_server(open_cell: OpenCell) -> None:
     error = await refused(open_cell(f"zookeeper://kim:{SECRET}@{HOST}:{free_port()}"))
     assert "Connection refused: are the servers running there" in str(error)
     assert error.outcome == "not applied"
+
+
+async def test_an_error_of_a_listing_is_about_no_name(open_cell: OpenCell) -> None:
+    cell = open_cell(f"zookeeper://{HOST}:{free_port()}")
+    client = cell.client()
+    with pytest.raises(fencelock.EngineError) as caught:
+        await cell.run(lambda: client.names("order:*"))
+    assert caught.value.name is None
 
 
 async def test_no_such_host(open_cell: OpenCell) -> None:
@@ -60,8 +68,8 @@ async def test_no_such_host(open_cell: OpenCell) -> None:
 
 
 @pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", None])
-async def test_somebody_else_there(open_cell: OpenCell, says: bytes | None) -> None:
-    """One that hangs up, a web server, and one that never says a word."""
+async def test_another_kind_of_server(open_cell: OpenCell, says: bytes | None) -> None:
+    """A server that hangs up, a web server, and a server that says nothing."""
     with socket.create_server((HOST, 0)) as listener:
 
         def serve() -> None:
@@ -145,7 +153,7 @@ async def test_tls_with_a_certificate_of_our_own(secure: Ensemble, open_cell: Op
     assert await cell.run(lambda: client.lock(cell.name).try_acquire())
 
 
-async def test_an_authority_that_nobody_trusts(
+async def test_an_authority_that_is_not_trusted(
     secure: Ensemble, open_cell: OpenCell, tmp_path: Path
 ) -> None:
     _make_certificate(tmp_path / "other.pem")

@@ -9,30 +9,12 @@ import pytest
 from fencelock.core.ticket import Departure, Owner, Place, Ticket
 from fencelock.engines.registry import open_engine
 from fencelock.engines.zookeeper.watches import Watches
-from fencelock.engines.zookeeper.wire import Wire
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell
 from tests.conformance.test_queue import as_face
-from tests.engines.zookeeper.seeing import connected, parked
+from tests.engines.zookeeper.observing import Trips, connected, parked
 from tests.waiting import soon, within
-
-Trips = list[list[str]]
-
-
-@pytest.fixture
-def trips(monkeypatch: pytest.MonkeyPatch) -> Trips:
-    """The requests of each round trip, by kind, once they are answered."""
-    seen: Trips = []
-    exchange = Wire.exchange
-
-    async def noting(wire: Wire, requests: list[Any], until: float) -> Any:
-        replies = await exchange(wire, requests, until)
-        seen.append([type(request).__name__ for request in requests])
-        return replies
-
-    monkeypatch.setattr(Wire, "exchange", noting)
-    return seen
 
 
 @pytest.fixture
@@ -41,16 +23,16 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     seen: Counter[str] = Counter()
     happened = Watches._happened
 
-    def noting(watches: Watches, event: Any) -> None:
+    def recording(watches: Watches, event: Any) -> None:
         seen[event.type] += 1
         happened(watches, event)
 
-    monkeypatch.setattr(Watches, "_happened", noting)
+    monkeypatch.setattr(Watches, "_happened", recording)
     return seen
 
 
 def _tickets(count: int, ttl: float = 120.0) -> list[Ticket]:
-    """Of one name that nobody else uses."""
+    """Tickets for one new name."""
     name = f"crowd:{new_id()}"
     return [Ticket(name, new_id(), ttl, Owner("here", n)) for n in range(count)]
 
@@ -89,14 +71,14 @@ async def test_a_refused_attempt_takes_two(cell: Cell, trips: Trips) -> None:
     assert trips == [JOIN, ["GetData", "Transaction"]]
 
 
-async def test_to_wait_takes_two(cell: Cell, trips: Trips) -> None:
+async def test_waiting_takes_two(cell: Cell, trips: Trips) -> None:
     one, other = cell.client(ttl=600), cell.client(ttl=600)
     await connected(cell, other)
     lease = await cell.run(lambda: one.lock(cell.name).acquire())
     trips.clear()
     waiter = cell.actor().start(lambda: other.lock(cell.name).acquire())
     await parked(other)
-    assert trips == [JOIN, ["GetData", "_Listen"]]
+    assert trips == [JOIN, ["GetData", "_WatchCreation"]]
     await cell.run(lease.release)
     await within(waiter)
 
@@ -111,14 +93,14 @@ async def test_a_hand_off_is_a_release_and_nothing_else(
     trips.clear()
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
-    assert trips == [["Transaction"]], "the next one asks nothing"
+    assert trips == [["Transaction"]], "the next holder asks nothing"
     await soon(lambda: events == {"DELETED": 1}, "the last event")
 
 
-async def test_who_follows_one_that_did_not_hold_lists_the_queue(
+async def test_the_next_ticket_lists_the_queue_if_a_waiter_left(
     zookeeper_url: str, trips: Trips
 ) -> None:
-    """That the one ahead is gone does not say that it held."""
+    """That the ticket ahead is gone does not say that it held."""
     engine, io = open_engine(zookeeper_url, AsyncioIO()), AsyncioIO()
     holder, between, last = _tickets(3)
     for ticket in (holder, between, last):
@@ -127,7 +109,7 @@ async def test_who_follows_one_that_did_not_hold_lists_the_queue(
     trips.clear()
     waiting = asyncio.create_task(engine.park(last, io.now() + 60))
     await soon(lambda: len(trips) == 3, "the look")
-    assert trips == [["GetData"], ["_Children", "GetData"], ["GetData", "_Listen"]]
+    assert trips == [["GetData"], ["_Children", "GetData"], ["GetData", "_WatchCreation"]]
     assert not waiting.done()
     assert await engine.leave(holder, timeout=30)
     standing = await waiting
@@ -136,7 +118,7 @@ async def test_who_follows_one_that_did_not_hold_lists_the_queue(
     await engine.close()
 
 
-async def test_who_follows_one_that_says_no_farewell_reads_its_mark(
+async def test_the_next_ticket_reads_the_holder_record_if_there_was_no_signal(
     zookeeper_url: str, trips: Trips
 ) -> None:
     """However long the queue is."""
@@ -155,7 +137,7 @@ async def test_who_follows_one_that_says_no_farewell_reads_its_mark(
 
 
 @pytest.mark.parametrize("departure", [Departure.RELEASED, Departure.LOST])
-async def test_who_is_evicted_before_it_knows_that_it_holds(
+async def test_a_ticket_that_is_evicted_before_it_knows_that_it_holds(
     zookeeper_url: str, departure: Departure
 ) -> None:
     engine, io = open_engine(zookeeper_url, AsyncioIO()), AsyncioIO()
@@ -165,7 +147,7 @@ async def test_who_is_evicted_before_it_knows_that_it_holds(
     assert await engine.leave(holder, timeout=30, departure=departure)
     assert await engine.evict(unaware.name, timeout=30)
     told = await engine.park(unaware, io.now() + 30)
-    # It did hold, if it was told by a farewell: as if it had been evicted right after.
+    # If a release signal told it, then it did hold: as if it had been evicted right after.
     assert (told is None) == (departure is Departure.LOST)
     (renewed,) = await engine.renew([unaware], timeout=30)
     assert renewed is not None
@@ -184,10 +166,10 @@ async def test_many_renewals_are_one_round_trip(cell: Cell, trips: Trips) -> Non
     assert trips == [["SetData"] * 20]
 
 
-async def test_whoever_waits_hears_of_a_renewal_ahead(
+async def test_a_waiter_hears_of_a_renewal_ahead(
     cell: Cell, trips: Trips, events: Counter[str]
 ) -> None:
-    """It notes when it saw that, and looks at nobody else."""
+    """It looks at the ticket ahead, and at no other."""
     one, other = cell.client(ttl=600), cell.client(ttl=600)
     lease = await cell.run(lambda: one.lock(cell.name).acquire())
     waiter = cell.actor().start(lambda: other.lock(cell.name).acquire())
@@ -218,7 +200,7 @@ async def test_500_waiters_and_one_wake_up_per_release(
         assert standing.place is Place.ADMITTED
         assert standing.fence > fence
         fence = standing.fence
-    # Each release tells exactly one, whoever else waits.
+    # Each release wakes exactly one waiter.
     await soon(lambda: events == {"DELETED": 60}, "the last event")
     await engine.close()
 
@@ -226,27 +208,27 @@ async def test_500_waiters_and_one_wake_up_per_release(
 async def test_a_row_of_the_dead_is_taken_out_in_a_few_round_trips(
     zookeeper_url: str, trips: Trips
 ) -> None:
-    """Up to one that lives, which looks after what is ahead of it."""
-    dead, heir = (open_engine(zookeeper_url, AsyncioIO()) for _ in range(2))
-    row = _tickets(30, ttl=1.0)  # nobody renews them
+    """Up to a ticket that lives, which looks after the tickets ahead of it."""
+    dead, behind = (open_engine(zookeeper_url, AsyncioIO()) for _ in range(2))
+    row = _tickets(30, ttl=1.0)  # they are not renewed
     living = row[9] = row[9]._replace(ttl=120.0)
     for ticket in row:
         await dead.enter(ticket, if_free=False, timeout=30)
     last = row[0]._replace(id=new_id(), ttl=120.0)
-    await heir.enter(last, if_free=False, timeout=30)  # from now on it counts
+    await behind.enter(last, if_free=False, timeout=30)  # from now on it counts
 
     async def taken() -> bool:
         trips.clear()
-        await heir.enter(last, if_free=False, timeout=30)
+        await behind.enter(last, if_free=False, timeout=30)
         return ["Transaction"] * 20 in trips
 
     await soon(taken, "the dead to be taken out")
     assert len(trips) == 11, "five of them read the row: 1, 2, 4, 8 and the rest"
     seen = await dead.inspect(last.name, limit=0, timeout=30)
-    assert seen.waiting == 10, "those ahead of the living one are its own concern"
+    assert seen.waiting == 10, "the living ticket looks after those ahead of it"
     await dead.leave(living, timeout=30)
-    standing = await heir.enter(last, if_free=False, timeout=30)
+    standing = await behind.enter(last, if_free=False, timeout=30)
     assert (standing.place, standing.abandoned) == (Place.ADMITTED, True)
-    await heir.leave(last, timeout=30)
-    for engine in (dead, heir):
+    await behind.leave(last, timeout=30)
+    for engine in (dead, behind):
         await engine.close()

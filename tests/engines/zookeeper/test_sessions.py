@@ -12,12 +12,13 @@ import pytest
 import fencelock
 from fencelock.core.ticket import Owner, Place, Ticket
 from fencelock.engines.registry import open_engine
+from fencelock.engines.zookeeper import looking
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, queued
 from tests.conformance.test_queue import as_face, enter
-from tests.engines.zookeeper.seeing import Witness, lost, parked
+from tests.engines.zookeeper.observing import Witness, lost, parked
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon, within
 
@@ -66,10 +67,10 @@ async def test_a_ttl_shorter_than_the_session_frees_the_lock(cell: Cell) -> None
     client = cell.client()
     with Child(cell.face, cell.url) as holder:
         holder.call("acquire", name=cell.name, ttl=1.5)
-        heir = cell.actor().start(lambda: client.lock(cell.name).acquire())
+        waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
         await parked(client)
         holder.kill()
-        assert (await within(heir)).abandoned
+        assert (await within(waiter)).abandoned
 
 
 async def test_repeated_attempts_count_as_watching(cell: Cell) -> None:
@@ -81,7 +82,7 @@ async def test_repeated_attempts_count_as_watching(cell: Cell) -> None:
     assert got.abandoned
 
 
-async def test_the_session_ends_what_nobody_watched(
+async def test_the_session_ends_a_ticket_that_was_not_watched(
     zookeeper: Ensemble, open_cell: OpenCell, seen: Witness
 ) -> None:
     cell = open_cell(f"{zookeeper.url}/tests?session=2")
@@ -186,15 +187,16 @@ async def test_a_late_renewal_does_not_forget_a_new_ticket(
     ticket = Ticket(f"late:{new_id()}", new_id(), 30.0, Owner("here", 1))
     first = await engine.enter(ticket, if_free=False, timeout=30)
     await engine.evict(ticket.name, timeout=30)
-    renew = engine._queues.renew
+    renew = looking.renew
     again: list[Any] = []
 
-    async def slowly(pairs: Any, until: float) -> Any:
-        known = await renew(pairs, until)
+    async def slowly(queues: Any, pairs: Any, until: float) -> Any:
+        monkeypatch.setattr(looking, "renew", renew)
+        known = await renew(queues, pairs, until)
         again.append(await engine.enter(ticket, if_free=False, timeout=30))
         return known
 
-    monkeypatch.setattr(engine._queues, "renew", slowly)
+    monkeypatch.setattr(looking, "renew", slowly)
     (heard,) = await engine.renew([ticket], timeout=30)
     assert heard.place is Place.GONE
     assert again[0].fence > first.fence

@@ -1,14 +1,15 @@
-"""Who of a queue is admitted, and of whom the others have to hear. All see the same list and decide alike.
+"""Which tickets of a queue are admitted, and which nodes the others watch. All clients decide alike.
 
-Whether a ticket is admitted follows from those ahead of it. One that may not yet has to hear of what must
-happen first:
+Whether a ticket is admitted follows from the tickets ahead of it. A ticket that waits watches what must
+change first:
 
-- One that would hold alone: the one right ahead has to go.
-- It shares and has room in its group, but somebody else is ahead: the newest of these has to go. So all whom
-  that lets in hear of it at once, and nobody else does.
-- It is short of permits, but the first one that is, or of no more than a single peer ahead could give back:
-  any of these may be the one that goes.
-- Else the peer right ahead is short as well, and has to go, or to find room. It calls when it does.
+- It would hold alone: the ticket right ahead has to go.
+- It shares and its group has room, but a ticket outside its group is ahead: the newest such ticket has to go.
+  So all tickets that this admits are woken at once, and no others.
+- Its group is short of permits, and it is the first ticket that is, or a single peer ahead could give
+  back enough: any of the peers ahead may be the one that goes.
+- Otherwise the peer right ahead is short of permits, too. It has to go or to be admitted; then it
+  changes its node to wake this ticket.
 """
 
 from __future__ import annotations
@@ -18,40 +19,41 @@ from typing import NamedTuple
 
 from fencelock.core.admission import fits
 from fencelock.core.ticket import Share
-from fencelock.engines.zookeeper.nodes import in_order, is_turn, sequence, share_of
+from fencelock.engines.zookeeper.nodes import in_order, is_downgrade, sequence, share_of
 
 
-class Finding(NamedTuple):
-    """The nodes of which a ticket has to hear; none if it is admitted."""
+class Blockers(NamedTuple):
+    """The nodes that a ticket waits for; none if it is admitted."""
 
-    ahead: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
     short: bool = False
+    """Whether the ticket's group has too few permits left for it."""
     decisive: bool = True
-    """Whether it waits as long as nothing but renewals happens to these."""
-    turned: frozenset[str] = frozenset()
-    """Those of them that have turned to share."""
+    """Whether the ticket has to wait as long as these nodes are there."""
+    downgraded: frozenset[str] = frozenset()
+    """The nodes whose tickets share now, though they joined to hold alone."""
 
 
-ADMITTED = Finding()
+ADMITTED = Blockers()
 
 
-class Line(NamedTuple):
-    """A queue, in order."""
+class Listing(NamedTuple):
+    """The tickets of one queue, in order."""
 
     nodes: list[str]
-    turned: dict[int, str]
-    """By the number of a ticket, the node that says that it shares by now."""
+    downgrades: dict[int, str]
+    """By a ticket's sequence number, the node that says that it shares now."""
 
     @classmethod
-    def of(cls, children: Sequence[str]) -> Line:
-        turned = {sequence(node): node for node in children if node[0] == "t" and is_turn(node)}
-        return cls(in_order(children), turned)
+    def of(cls, children: Sequence[str]) -> Listing:
+        found = {sequence(node): node for node in children if node[0] == "t" and is_downgrade(node)}
+        return cls(in_order(children), found)
 
     def share(self, node: str) -> Share:
-        return share_of(self.turn_of(node) or node)
+        return share_of(self.downgrade_of(node) or node)
 
-    def turn_of(self, node: str) -> str | None:
-        return self.turned.get(sequence(node)) if self.turned else None
+    def downgrade_of(self, node: str) -> str | None:
+        return self.downgrades.get(sequence(node)) if self.downgrades else None
 
     def holders(self) -> list[str]:
         holding: list[Share] = []
@@ -62,14 +64,14 @@ class Line(NamedTuple):
             holding.append(share)
         return self.nodes[: len(holding)]
 
-    def find(self, node: str) -> Finding:
-        """Where a ticket stands that is in the line."""
+    def blockers_of(self, node: str) -> Blockers:
+        """What a ticket of this queue waits for."""
         if self.nodes[0] == node:
             return ADMITTED
         ahead = self.nodes[: self.nodes.index(node)]
         share = self.share(node)
         if not share.group:
-            return Finding((ahead[-1],))
+            return Blockers((ahead[-1],))
         shares = {other: self.share(other) for other in ahead}
         strangers = [other for other in ahead if shares[other].group != share.group]
         peers = [other for other in ahead if shares[other].group == share.group]
@@ -77,14 +79,15 @@ class Line(NamedTuple):
         lacking = used + share.weight - share.permits if share.weight else 0
         if lacking > 0 and peers:
             if used <= share.permits or lacking <= max(shares[other].weight for other in peers):
-                turned = frozenset(other for other in peers if self.turn_of(other))
-                return Finding(tuple(peers), short=True, turned=turned)
-            return Finding((peers[-1],), short=True, decisive=False)
-        turned = frozenset(other for other in strangers[-1:] if self.turn_of(other))
-        return Finding(tuple(strangers[-1:]), turned=turned)
+                return Blockers(tuple(peers), short=True, downgraded=self._downgraded(peers))
+            return Blockers((peers[-1],), short=True, decisive=False)
+        return Blockers(tuple(strangers[-1:]), downgraded=self._downgraded(strangers[-1:]))
+
+    def _downgraded(self, nodes: list[str]) -> frozenset[str]:
+        return frozenset(node for node in nodes if self.downgrade_of(node))
 
     def has_peer_behind(self, node: str) -> bool:
-        """Whether somebody behind a ticket is of its group."""
+        """Whether a ticket of the same group is behind a ticket."""
         group = self.share(node).group
         behind = self.nodes[self.nodes.index(node) + 1 :]
         return any(share_of(other).group == group for other in behind)

@@ -1,9 +1,9 @@
-"""Requests that are sent together, and their answers."""
+"""Requests that are sent together, and their replies."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,10 +11,10 @@ from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredErro
 
 from fencelock.io.contract import Event
 
-_BROKEN = (AuthFailedError, ConnectionLoss, SessionExpiredError, SessionMovedError)
-"""What says more about the connection than about the request."""
+_CONNECTION_ERRORS = (AuthFailedError, ConnectionLoss, SessionExpiredError, SessionMovedError)
+"""Errors of the connection, not of a single request."""
 
-_mutex = threading.Lock()  # only for a moment, when a batch is sent or withdrawn
+_mutex = threading.Lock()  # held for a moment, while a batch is marked as sent or withdrawn
 
 
 def wake(event: Event) -> None:
@@ -24,75 +24,51 @@ def wake(event: Event) -> None:
 
 
 class Batch:
-    """Answers arrive one by one in the connection's thread; whoever waits is woken once, by the last."""
-
-    __slots__ = (
-        "_event",
-        "_left",
-        "_requests",
-        "_withdrawn",
-        "failure",
-        "replies",
-        "sent",
-        "session",
-    )
+    """The replies arrive in order, in the connection's thread. The last one wakes the caller."""
 
     def __init__(self, requests: Sequence[Any], event: Event) -> None:
         self._requests = requests
         self._event = event
-        self._left = len(requests)
         self._withdrawn = False
-        self.replies: list[Any] = [None] * len(requests)
-        """What each was answered: a value, or the exception that ZooKeeper has for it."""
+        self.replies: list[Any] = []
+        """For each request a value, or the exception that kazoo has for the server's error."""
         self.session: int | None = None
-        """The session in which it was sent, and answered if it was."""
+        """The session in which the batch was sent, and answered if it was."""
         self.sent = False
-        """Whether it may have reached a server."""
+        """Whether the batch may have reached a server."""
         self.failure: Exception | None = None
-        """Why it was not answered."""
+        """Why the batch was not answered."""
 
-    def sending(self, session: int | None) -> Iterator[tuple[Any, Slot]]:
-        """The requests to be sent now; none if nobody waits for them any more."""
+    def to_send(self, session: int | None) -> Sequence[Any]:
+        """The requests, which count as sent from now on; none if the batch was withdrawn."""
         with _mutex:
             if self._withdrawn:
-                return
+                return ()
             self.sent = True
         self.session = session
-        for index, request in enumerate(self._requests):
-            yield request, Slot(self, index)
+        return self._requests
 
     def withdraw(self) -> bool:
-        """Have it not sent any more; False if it was sent already."""
+        """Keep the batch from being sent. Returns False if it was sent already."""
         with _mutex:
             self._withdrawn = True
             return not self.sent
 
-    def answer(self, index: int, reply: Any) -> None:
-        self.replies[index] = reply
-        self._left -= 1
-        if self._left == 0:
-            wake(self._event)
-
     def fail(self, error: Exception) -> None:
+        """Give the batch up."""
         if self.failure is None:
             self.failure = error
             wake(self._event)
 
+    # --- called by kazoo, once for each request
 
-class Slot:
-    """Where kazoo puts the answer to one request."""
-
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: Batch, index: int) -> None:
-        self._batch = batch
-        self._index = index
-
-    def set(self, value: Any) -> None:
-        self._batch.answer(self._index, value)
+    def set(self, reply: Any) -> None:
+        self.replies.append(reply)
+        if len(self.replies) == len(self._requests):
+            wake(self._event)
 
     def set_exception(self, error: Exception) -> None:
-        if isinstance(error, _BROKEN):
-            self._batch.fail(error)
+        if isinstance(error, _CONNECTION_ERRORS):
+            self.fail(error)
         else:
-            self._batch.answer(self._index, error)
+            self.set(error)

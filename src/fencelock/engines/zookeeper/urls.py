@@ -1,32 +1,52 @@
-"""What a ZooKeeper URL may say besides where the servers are."""
+"""What a ZooKeeper URL says."""
 
 from __future__ import annotations
 
+import ssl
+from typing import NamedTuple
+
 from fencelock.core.url import Url
+from fencelock.engines.tls import TLS_OPTIONS, tls_of
 
-SESSION = 40.0
-"""Seconds after which the servers forget a client that they don't hear of, unless the URL says otherwise.
-
-As long as a server with its own defaults allows, so that the default ttl of 30 s fits into it.
-"""
-
-OPTIONS = ("session",)
+_SESSION = 40.0
+"""Length of a session in seconds, unless the URL says otherwise: after so long without a word from a client,
+the servers forget it. A server with default settings allows no more. The default ttl of 30 s fits into it."""
 
 
-def hosts_of(url: Url) -> list[tuple[str, int]]:
-    return [(host, port or 2181) for host, port in url.hosts] or [("localhost", 2181)]
+class Settings(NamedTuple):
+    """Where the servers are, and how a client uses them."""
+
+    hosts: list[tuple[str, int]]
+    root: str
+    """The path of the node below which all queues are."""
+    session: float
+    """The length of a session that the client asks for, in seconds."""
+    credentials: str | None
+    """User and password for digest authentication."""
+    tls: ssl.SSLContext | None
 
 
-def root_of(url: Url) -> str:
-    """The path under which all our nodes are, without a slash at its end."""
+def settings_of(url: Url) -> Settings:
+    """The settings in a URL. An option that is unknown or makes no sense is a `ValueError`."""
+    secure = url.scheme == "zookeepers"
+    url.only("session", *(TLS_OPTIONS if secure else ()))
+    return Settings(
+        hosts=[(host, port or 2181) for host, port in url.hosts] or [("localhost", 2181)],
+        root=_root_of(url),
+        session=url.seconds("session", _SESSION),
+        credentials=_credentials_of(url),
+        tls=tls_of(url) if secure else None,
+    )
+
+
+def _root_of(url: Url) -> str:
     parts = [part for part in url.path.split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise ValueError(f"{url}: the path must not contain '.' or '..'")
     return "".join(f"/{part}" for part in (*parts, "fencelock"))
 
 
-def credentials_of(url: Url) -> str | None:
-    """User and password for digest authentication."""
+def _credentials_of(url: Url) -> str | None:
     if url.user is None and url.password is None:
         return None
     if url.user is None or url.password is None:

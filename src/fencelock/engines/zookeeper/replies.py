@@ -1,4 +1,7 @@
-"""The one place where ZooKeeper's failures become ours: what happened, and what to do about it."""
+"""How replies are read, and what a failure means: what happened, and what to do about it.
+
+A reply is a value or one of kazoo's exceptions; the reply to a transaction is a list of these.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from kazoo.exceptions import (
     AuthFailedError,
     InvalidACLError,
     NoAuthError,
+    NoNodeError,
     RolledBackError,
     RuntimeInconsistency,
     UnimplementedError,
@@ -27,13 +31,12 @@ _REFUSALS = {
     AuthFailedError: "authentication failed: check the user and the password in the URL",
     UnimplementedError: "the server is too old: Fencelock needs ZooKeeper 3.5.3 or newer",
 }
-# In a transaction, what would have succeeded without the others.
-_NOT_TO_BLAME = (RolledBackError, RuntimeInconsistency)
+_ROLLED_BACK = (RolledBackError, RuntimeInconsistency)
+"""What a transaction answers for the parts that did not fail themselves."""
 
 _NO_TLS = "does it speak TLS at all? if not, use zookeeper://"
 
-# What else can go wrong, by a part of its message.
-_HINTS = {
+_HINTS = {  # by a part of the message
     "CERTIFICATE_VERIFY_FAILED": (
         "name the authority that signed its certificate with ?ca=FILE, "
         "and the host as it stands in the certificate"
@@ -51,10 +54,37 @@ _HINTS = {
 }
 
 
+def gone(reply: Any) -> bool:
+    """Whether a node that was asked for is not there."""
+    return isinstance(reply, NoNodeError)
+
+
+def done(reply: Any) -> bool:
+    """Whether all parts of a transaction were carried out."""
+    return isinstance(reply, list) and not any(isinstance(part, Exception) for part in reply)
+
+
+def missing(reply: Any, part: int = 0) -> bool:
+    """Whether a transaction failed because the node of this part is not there. Mostly that is the ticket."""
+    return isinstance(reply, list) and gone(reply[part])
+
+
+def forbidden(reply: Any, before: int) -> bool:
+    """Whether a transaction failed because the server does not allow a part before this one."""
+    return isinstance(reply, list) and any(isinstance(part, NoAuthError) for part in reply[:before])
+
+
+def value(reply: Any) -> Any:
+    """Return the reply, or raise `RequestFailed` if it is an error."""
+    if isinstance(reply, Exception):
+        raise rejection(reply)
+    return reply
+
+
 def rejection(reply: Any) -> RequestFailed:
-    """What an answer means with which nobody reckons; of a transaction, the part that failed."""
+    """What an unexpected error means; in a transaction, the part that failed."""
     if isinstance(reply, list):
-        reply = next((part for part in reply if not isinstance(part, _NOT_TO_BLAME)), reply)
+        reply = next((part for part in reply if not isinstance(part, _ROLLED_BACK)), reply)
     for kind, advice in _REFUSALS.items():
         if isinstance(reply, kind):
             return RequestFailed(advice, "not applied")
@@ -62,7 +92,7 @@ def rejection(reply: Any) -> RequestFailed:
 
 
 def explained(error: RequestFailed) -> str:
-    """What happened and what to do about it."""
+    """What happened and what to do about it, for the user."""
     text = str(error)
     if "connect" not in text or "lost" in text or "closed" in text:
         advice = "whether the request was carried out is not known"

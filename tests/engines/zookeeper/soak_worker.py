@@ -1,7 +1,8 @@
 """One of several processes that hand a lock around and count in a guarded file; see soak.py.
 
-In each turn it raises the file's fence, reads the number, waits a moment and writes the number plus one:
-refused if a newer fence has been there. If two ever worked at the same time, the sum would be too small.
+In each turn it raises the file's fence, reads the number, waits a moment and writes the number plus one.
+The write is refused if a newer fence has been there. If two processes ever worked at the same time, the sum
+would be too small.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import fencelock
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS counter (fence INTEGER, value INTEGER);
 CREATE TABLE IF NOT EXISTS journal (fence INTEGER, value INTEGER, pid INTEGER, moment REAL);
-CREATE TABLE IF NOT EXISTS troubles (kind TEXT);
+CREATE TABLE IF NOT EXISTS failures (kind TEXT);
 """
 
 
@@ -51,8 +52,8 @@ class GuardedCounter:
                 "INSERT INTO journal VALUES (?, ?, ?, ?)", (fence, value, pid, time.monotonic())
             )
 
-    def trouble(self, error: Exception) -> None:
-        self._file.execute("INSERT INTO troubles VALUES (?)", (type(error).__name__,))
+    def failed(self, error: Exception) -> None:
+        self._file.execute("INSERT INTO failures VALUES (?)", (type(error).__name__,))
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._file)
@@ -73,7 +74,7 @@ class _Transaction:
 
 
 def take_turns(url: str, name: str, folder: Path, number: int) -> None:
-    """Until the folder says that it is over."""
+    """Take turns until the folder says that it is over."""
     with (
         closing(GuardedCounter(folder / "counter.db")) as counter,
         fencelock.Client(url, ttl=5) as client,
@@ -85,7 +86,7 @@ def take_turns(url: str, name: str, folder: Path, number: int) -> None:
                     time.sleep(0.002)
                     counter.write(lease.fence, value + 1, number)
             except (fencelock.FencelockError, Stale) as error:
-                counter.trouble(error)
+                counter.failed(error)
                 time.sleep(0.02)
 
 

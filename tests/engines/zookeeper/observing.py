@@ -16,9 +16,12 @@ from tests.proxy import ReplyCounter
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon
 
+Trips = list[list[str]]
+"""For each round trip, the kinds of its requests."""
+
 
 class Witness:
-    """kazoo's own client, which knows nothing of us."""
+    """kazoo's own client, which knows nothing of Fencelock."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble
@@ -46,9 +49,8 @@ class Witness:
         return [self.client.get(f"{path}/{node}")[1].czxid for node in self.tickets(name, root)]
 
     def end_session(self, client: Any) -> None:
-        """Have the servers forget a client, as if they had not heard of it for long."""
-        connection = client._context.engine._wire._connection
-        session = connection.client._session_id, connection.client._session_passwd
+        """Make the servers end a client's session, as if they had not heard of it for long."""
+        session = client._engine._transport._connection.client.client_id
         twin = KazooClient(self.ensemble.hosts, client_id=session)
         twin.start()
         twin.stop()
@@ -60,8 +62,8 @@ def total(ensemble: Ensemble, figure: str) -> int:
     return sum(node.figures()[figure] for node in ensemble.nodes)
 
 
-def leftovers(ensemble: Ensemble) -> dict[str, int]:
-    """What clients may leave behind: tickets, watches, connections."""
+def server_state(ensemble: Ensemble) -> dict[str, int]:
+    """What clients may leave behind: tickets, sessions, watches."""
     figures = ensemble.leader().figures()
     return {
         "tickets": figures["ephemerals_count"],
@@ -71,7 +73,7 @@ def leftovers(ensemble: Ensemble) -> dict[str, int]:
 
 
 def replies() -> ReplyCounter:
-    """Count the answers in ZooKeeper's stream: neither the handshake, nor pings, nor watch events."""
+    """Count the replies in ZooKeeper's stream, without the handshake, pings and watch events."""
     inbox = bytearray()
     greeted = False
 
@@ -90,17 +92,17 @@ def replies() -> ReplyCounter:
 
 
 async def connected(cell: Cell, client: Any) -> None:
-    """Have the client connect, and the name's container be there."""
+    """Connect a client, and create the name's container."""
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     await cell.run(lease.release)
 
 
 async def parked(client: Any, count: int = 1) -> None:
-    """Wait until so many of a client's tickets wait, each with an eye on the one ahead."""
+    """Wait until so many of a client's tickets wait and watch the ticket ahead."""
 
     def waiting() -> list[Any]:
-        known = list(client._context.engine._mine.values())
-        return [own for own in known if not own.holds and math.isfinite(own.alive_until)]
+        known = list(client._engine._entries.values())
+        return [entry for entry in known if not entry.holds and math.isfinite(entry.alive_until)]
 
     await soon(lambda: len(waiting()) >= count, f"{count} parked tickets")
 

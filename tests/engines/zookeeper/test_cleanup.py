@@ -1,4 +1,4 @@
-"""What stays behind: nothing, counted on the servers."""
+"""Clients leave nothing behind, as counted on the servers."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import fencelock
 from fencelock.engines.zookeeper.nodes import escaped
 from tests.conformance.cells import OpenCell
 from tests.effort import effort
-from tests.engines.zookeeper.seeing import Witness, connected, leftovers
+from tests.engines.zookeeper.observing import Witness, connected, server_state
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import soon, within
 
@@ -19,23 +19,23 @@ ATTEMPTS = effort(100, 400)
 
 @pytest.fixture(scope="module")
 def tidy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    """It removes empty containers every second, and no test here does it any harm."""
+    """An ensemble that removes empty containers every second. No test here harms it."""
     with Ensemble(tmp_path_factory.mktemp("tidy"), tidy=1) as ensemble:
         yield ensemble
 
 
 @pytest.fixture
 async def private(tidy: Ensemble) -> Ensemble:
-    """Without a trace of the tests before."""
+    """That ensemble, once nothing of the tests before is left there."""
     nothing = {"tickets": 0, "sessions": 0, "watches": 0}
-    await soon(lambda: leftovers(tidy) == nothing, "other tests to hang up")
+    await soon(lambda: server_state(tidy) == nothing, "other tests to hang up")
     return tidy
 
 
 async def as_before(ensemble: Ensemble, before: dict[str, int]) -> None:
     with suppress(AssertionError):
-        await soon(lambda: leftovers(ensemble) == before, "nothing to be left")
-    assert leftovers(ensemble) == before
+        await soon(lambda: server_state(ensemble) == before, "nothing to be left")
+    assert server_state(ensemble) == before
 
 
 async def _with_one_holder(ensemble: Ensemble) -> dict[str, int]:
@@ -46,7 +46,7 @@ async def _with_one_holder(ensemble: Ensemble) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("face", ["sync"], indirect=True)  # the other one is cancelled, below
+@pytest.mark.parametrize("face", ["sync"], indirect=True)  # the async face is cancelled, below
 async def test_hundreds_of_attempts_that_fail(private: Ensemble, open_cell: OpenCell) -> None:
     cell = open_cell(private.url)
     holder, client = cell.client(), cell.client()
@@ -65,12 +65,12 @@ async def test_hundreds_of_attempts_that_fail(private: Ensemble, open_cell: Open
 
     for start in range(0, ATTEMPTS, len(actors)):
         await asyncio.gather(*(attempt(start + number) for number in range(len(actors))))
-    # A watch on the holder may remain until it is renewed; nobody asks for another then.
+    # A watch on the holder may remain until it is renewed. Then no client asks for another one.
     await as_before(private, before)
-    assert client._context.engine._mine == {}
-    assert client._context.engine._queues.watches.watched == {}
-    assert client._context.engine._queues.watches._listening == {}
-    assert client._context.engine._doubtful == set()
+    assert client._engine._entries == {}
+    assert client._engine._queues.watches.waiting == {}
+    assert client._engine._queues.watches.signals == {}
+    assert client._engine._doubtful == set()
     lease.check()
 
 
@@ -94,18 +94,18 @@ async def test_hundreds_of_attempts_that_are_cancelled(
     for start in range(0, ATTEMPTS, 20):
         await asyncio.gather(*(attempt(start + number) for number in range(20)))
     await as_before(private, before)
-    assert client._context.engine._queues.watches.watched == {}
-    assert client._context.engine._queues.watches._listening == {}
+    assert client._engine._queues.watches.waiting == {}
+    assert client._engine._queues.watches.signals == {}
     lease.check()
 
 
 async def test_closing_ends_the_session(private: Ensemble, open_cell: OpenCell) -> None:
     cell = open_cell(private.url)
-    before = leftovers(private)
+    before = server_state(private)
     clients = [cell.client() for _ in range(5)]
     for client in clients:
         await connected(cell, client)
-    assert leftovers(private)["sessions"] > before["sessions"]
+    assert server_state(private)["sessions"] > before["sessions"]
     for client in clients:
         await cell.run(client.close)
     await as_before(private, before)
@@ -131,7 +131,7 @@ async def test_an_empty_container_is_removed_and_the_fence_grows_all_the_same(
 async def test_a_container_may_go_at_any_time(
     private: Ensemble, open_cell: OpenCell, witness: Callable[[Ensemble], Witness]
 ) -> None:
-    """Somebody deletes it whenever it is empty, far more often than the servers do."""
+    """The test deletes it whenever it is empty, far more often than the servers do."""
     cell, seen = open_cell(private.url), witness(private)
     client = cell.client()
     await connected(cell, client)

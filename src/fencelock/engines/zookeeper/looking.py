@@ -1,0 +1,212 @@
+"""How a ticket that is in a queue is renewed, and how a waiter finds out where it stands.
+
+Every answer counts only if it is of the session that created the ticket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from kazoo.exceptions import NodeExistsError
+
+from fencelock.core.ticket import Place, Standing, Ticket
+from fencelock.engines.failure import RequestFailed
+from fencelock.engines.zookeeper import requests
+from fencelock.engines.zookeeper.admission import Listing
+from fencelock.engines.zookeeper.batch import Batch
+from fencelock.engines.zookeeper.entry import Entry
+from fencelock.engines.zookeeper.nodes import HolderRecord, downgrade_node, sequence
+from fencelock.engines.zookeeper.queues import GONE, Queues
+from fencelock.engines.zookeeper.replies import done, gone, missing, rejection, value
+from fencelock.engines.zookeeper.requests import Request
+
+
+async def renew(
+    queues: Queues, pairs: Sequence[tuple[Ticket, Entry]], until: float, *, watch: bool = False
+) -> dict[str, Standing]:
+    """Renew tickets in one write, and see whether those that wait still have to. By the tickets' ids.
+
+    With `watch`, the tickets that wait are going to park, so their blockers are watched.
+    """
+    wanted: list[Request] = []
+    asked: list[tuple[int, tuple[str, ...]]] = []
+    for ticket, entry in pairs:
+        asked.append((len(wanted), entry.decisive_blockers))
+        wanted.append(requests.touch(entry.path, entry.renewed_data(ticket, queues.io.now())))
+        wanted += _reading(queues, entry, asked[-1][1], watch)
+    if not wanted:
+        return {}
+    batch = await queues.transport.exchange(wanted, until)
+    standings: dict[str, Standing] = {}
+    moved: list[tuple[Ticket, Entry]] = []
+    for (ticket, entry), (place, nodes) in zip(pairs, asked, strict=True):
+        touched, *read = batch.replies[place : place + 1 + len(nodes)]
+        seen = dict(zip(nodes, read, strict=True))
+        if _is_gone(entry, batch, touched):
+            standings[ticket.id] = GONE
+        elif entry.holds:
+            standings[ticket.id] = entry.standing()
+        elif seen and (standing := _still_waiting(queues, entry, seen)) is not None:
+            standings[ticket.id] = standing
+        else:
+            moved.append((ticket, entry))
+    for ticket, entry in moved:
+        parks = watch or entry.event is not None
+        standings[ticket.id] = await read_queue(queues, entry, until, watch=parks)
+    return standings
+
+
+async def take_news(queues: Queues, entry: Entry, until: float) -> Standing:
+    """Find out what the news about the blockers is, and watch them further."""
+    nodes = tuple(entry.changed.intersection(entry.blockers.nodes))
+    if nodes and entry.blockers.decisive and not entry.gone:
+        wanted = _reading(queues, entry, nodes, True)
+        batch = await queues.transport.exchange(wanted, until)
+        if _is_gone(entry, batch):
+            return GONE
+        seen = dict(zip(nodes, batch.replies, strict=False))
+        standing = _still_waiting(queues, entry, seen)
+        if standing is not None:
+            return standing
+    return await _follow_holder(queues, entry, until) or await read_queue(queues, entry, until)
+
+
+async def _follow_holder(queues: Queues, entry: Entry, until: float) -> Standing | None:
+    """Admit a ticket if the ticket ahead held alone and has departed. None: read the whole queue.
+
+    The holder record says so, however long the queue is. Our own ticket is still there: if it had been taken
+    out since, the record would be another one. A waiter is taken out only after its ttl, and then no
+    admission counts.
+    """
+    if entry.share.group or entry.ahead is None:
+        return None
+    entry.gone = False
+    batch = await queues.transport.exchange([requests.get(entry.parent)], until)
+    (container,) = batch.replies
+    if _is_gone(entry, batch, container):
+        return GONE
+    record = HolderRecord.unpack(value(container)[0])
+    if record.state or record.seq != sequence(entry.ahead):
+        return None
+    return hold(queues, entry, record.abandoned)
+
+
+async def read_queue(queues: Queues, entry: Entry, until: float, *, watch: bool = True) -> Standing:
+    """Read the whole queue to see where a ticket stands. Takes out tickets ahead that have expired."""
+    while True:
+        entry.gone = False
+        wanted = [requests.children(entry.parent), requests.get(entry.parent)]
+        batch = await queues.transport.exchange(wanted, until)
+        children, container = batch.replies
+        if _is_gone(entry, batch, children) or entry.node not in value(children):
+            return GONE
+        listing = Listing.of(children)
+        entry.share = listing.share(entry.node)
+        entry.downgrade, entry.downgrade_unknown = listing.downgrade_of(entry.node), False
+        blockers = listing.blockers_of(entry.node)
+        if entry.blockers.short and not blockers.short and listing.has_peer_behind(entry.node):
+            await _wake_next_peer(queues, entry, until)
+        if not blockers.nodes:
+            return await admit(queues, entry, value(container), listing, until)
+        queues.watches.wait_for(entry, blockers)
+        entry.record_zxid = value(container)[1].mzxid
+        wanted = _reading(queues, entry, blockers.nodes, watch)
+        batch = await queues.transport.exchange(wanted, until)
+        if _is_gone(entry, batch):
+            return GONE
+        seen = dict(zip(blockers.nodes, batch.replies, strict=False))
+        standing = _still_waiting(queues, entry, seen)
+        if standing is not None:
+            return standing
+        taken: set[str] = set()
+        for node in reversed(queues.watches.expired(entry)):
+            if node not in taken and not gone(seen[node]):
+                version = seen[node][1].version
+                taken |= await queues.expire(entry.parent, listing, node, version, until)
+
+
+async def admit(
+    queues: Queues, entry: Entry, container: Any, listing: Listing, until: float
+) -> Standing:
+    """Let a ticket hold, and record what later holders have to know if it vanishes."""
+    record, stat = HolderRecord.unpack(container[0]), container[1]
+    first = listing.nodes[0]
+    if not entry.holds:
+        entry.abandoned = entry.finds_abandoned(record, stat, first, queues.io.now())
+    new = entry.record_to_write(record, first)
+    if new is not None:
+        write = requests.touch(entry.parent, new.pack(), stat.version)
+        request = requests.transaction(requests.check(entry.path), write)
+        (reply,) = await queues.ask(until, request)
+        if missing(reply):
+            return GONE
+        if not done(reply):  # the record has changed meanwhile
+            return await read_queue(queues, entry, until)
+    return hold(queues, entry, entry.abandoned)
+
+
+def hold(queues: Queues, entry: Entry, abandoned: bool) -> Standing:
+    """The ticket holds, and there is nothing left to record."""
+    queues.watches.forget(entry)
+    entry.holds, entry.abandoned = True, abandoned
+    entry.wake()  # another caller than the one that is parked may have found out
+    return entry.standing()
+
+
+async def holds(queues: Queues, entry: Entry, until: float) -> bool:
+    """Whether a ticket was admitted. It stays so as long as its node is there."""
+    if entry.holds:
+        return True
+    standing = await read_queue(queues, entry, until, watch=entry.event is not None)
+    return standing.place is Place.ADMITTED
+
+
+async def downgrade(queues: Queues, entry: Entry, ticket: Ticket, until: float) -> Standing:
+    """Let a ticket that holds alone share from now on. It leaves the name as it found it."""
+    node = downgrade_node(entry.node, ticket.share)
+    record = HolderRecord(sequence(entry.node), entry.abandoned, "shared").pack()
+    entry.downgrade, entry.downgrade_unknown = node, True
+    data = entry.renewed_data(ticket, queues.io.now())
+    request = requests.transaction(
+        requests.touch(entry.path, data),  # to wake the waiters that watch it
+        requests.create(entry.path_of(node), b"", queues.acl, requests.EPHEMERAL),
+        requests.touch(entry.parent, record),
+    )
+    batch = await queues.transport.exchange([request], until)
+    (reply,) = batch.replies
+    if _is_gone(entry, batch) or missing(reply):
+        return GONE
+    if not done(reply) and not isinstance(reply[1], NodeExistsError):  # else it has shared already
+        raise rejection(reply)
+    entry.share, entry.downgrade_unknown = ticket.share, False
+    return entry.standing()
+
+
+def _reading(queues: Queues, entry: Entry, nodes: tuple[str, ...], watch: bool) -> list[Request]:
+    """Read blockers, and watch them if asked for."""
+    if watch:
+        return queues.watches.watch(entry, nodes)
+    return [requests.get(entry.path_of(node)) for node in nodes]
+
+
+def _still_waiting(queues: Queues, entry: Entry, seen: dict[str, Any]) -> Standing | None:
+    """How a ticket stands if its blockers were at most renewed. None: read the whole queue."""
+    for node, reply in seen.items():
+        if gone(reply):
+            return None
+        data = queues.watches.saw(entry, node, value(reply))
+        if data.downgraded and entry.share.group and node not in entry.blockers.downgraded:
+            return None
+    return None if queues.watches.expired(entry) else queues.watches.standing(entry)
+
+
+async def _wake_next_peer(queues: Queues, entry: Entry, until: float) -> None:
+    """Change a ticket's node, so that the next ticket of its group sees that this one has found room."""
+    with suppress(RequestFailed):  # then the next ticket learns it when it is renewed
+        await queues.ask(until, requests.touch(entry.path, entry.data))
+
+
+def _is_gone(entry: Entry, batch: Batch, reply: Any = None) -> bool:
+    return batch.session != entry.session or gone(reply)

@@ -1,0 +1,128 @@
+"""From requests to replies within a time limit, over one session at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import SessionExpiredError
+
+from fencelock.engines.failure import RequestFailed
+from fencelock.engines.zookeeper.batch import Batch
+from fencelock.engines.zookeeper.connection import Connection
+from fencelock.engines.zookeeper.urls import Settings
+from fencelock.io.contract import IO
+
+_MAX_SILENCE = 1.0
+"""Seconds of silence after which a client leaves a server that has not answered a request in time."""
+
+_MIN_TIMEOUT = 0.25
+"""Minimum timeout of a request, in seconds. An operation may have used up its time before its last request,
+as in a process that was stopped in between."""
+
+_READ_SLACK = 0.5
+"""Seconds to read a reply that has arrived when the time is up."""
+
+_TIMEOUT_SLACK = 0.05
+"""Seconds to hand over a reply that has just been read when the time is up."""
+
+
+class Transport:
+    """One session, opened when first needed, and opened again when it is lost."""
+
+    on_loss: Callable[[], None]
+    """Called in the connection's thread when all watches are lost."""
+    on_created: Callable[[str], None]
+    """Called there with the path when a node was created whose creation was watched."""
+
+    def __init__(self, settings: Settings, io: IO) -> None:
+        self._settings = settings
+        self._hosts = ", ".join(f"{host}:{port}" for host, port in settings.hosts)
+        self._io = io
+        self._mutex = threading.Lock()
+        self._connection: Connection | None = None
+        self._closed = False
+
+    @property
+    def negotiated(self) -> float:
+        """The length of a session in seconds, as the servers granted it; 0 if not known yet."""
+        return 0.0 if self._connection is None else self._connection.negotiated
+
+    async def exchange(self, requests: list[Any], until: float) -> Batch:
+        """Send requests in one write and read the replies. `RequestFailed` if any of them is missing."""
+        event = self._io.event()
+        batch = Batch(requests, event)
+        try:
+            connection = self._opened()
+            connection.submit(batch)
+            started = self._io.now()
+            answered = await event.wait(max(until - started, _MIN_TIMEOUT))
+            if not answered:
+                # After a pause of this process, the reply may have arrived, and only the time is up.
+                answered = await event.wait(
+                    _READ_SLACK if connection.has_unread() else _TIMEOUT_SLACK
+                )
+        except BaseException:
+            batch.withdraw()
+            raise
+        if not answered and batch.failure is None:
+            raise self._late(connection, batch, self._io.now() - started)
+        if batch.failure is not None:
+            raise self._failed(batch, batch.failure)
+        return batch
+
+    def send(self, request: Any) -> None:
+        """Send a request without waiting for the reply, if there is a connection."""
+        connection = self._connection
+        if connection is not None and connection.connected:
+            connection.submit(Batch([request], self._io.event()))
+
+    def unchanged_since(self, zxid: int, now: float) -> float:
+        """Since when a node is known to be as it is now, if this transaction changed it last."""
+        connection = self._connection
+        return now if connection is None else connection.unchanged_since(zxid, now)
+
+    async def close(self) -> None:
+        """End the session, and with it all nodes that are ephemeral."""
+        with self._mutex:
+            self._closed = True
+            connection = self._connection
+        if connection is not None:
+            await self._io.call(connection.end)
+
+    def _opened(self) -> Connection:
+        with self._mutex:
+            if self._closed:
+                raise RequestFailed("the client was closed", "not applied")
+            if self._connection is None or self._connection.dead is not None:
+                if self._connection is not None:
+                    self._connection.end()
+                self._connection = Connection(self._settings, self.on_loss, self.on_created)
+                try:
+                    self._connection.open()
+                except BaseException:  # a signal: no later call would open it
+                    self._connection.begin_end()
+                    self._connection = None
+                    raise
+            return self._connection
+
+    def _late(self, connection: Connection, batch: Batch, waited: float) -> RequestFailed:
+        if not batch.withdraw():
+            connection.leave_if_silent(_MAX_SILENCE)
+            return RequestFailed(f"no answer within {waited:.3g} s", "unknown")
+        failure = connection.last_failure
+        if failure is not None:
+            return self._unreachable(failure)
+        return RequestFailed(f"no connection to {self._hosts} within {waited:.3g} s", "not applied")
+
+    def _failed(self, batch: Batch, failure: Exception) -> RequestFailed:
+        if not batch.sent:
+            return self._unreachable(failure)
+        if isinstance(failure, SessionExpiredError):
+            return RequestFailed("the session has expired", "unknown")
+        return RequestFailed("the connection was lost", "unknown")
+
+    def _unreachable(self, error: Exception) -> RequestFailed:
+        why = str(getattr(error, "strerror", None) or error) or type(error).__name__
+        return RequestFailed(f"can't connect to {self._hosts}: {why}", "not applied")

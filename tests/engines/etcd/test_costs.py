@@ -157,7 +157,7 @@ async def test_a_client_that_waits_no_more_keeps_no_stream(
     await cell.run(lease.release)
     second = await waiter
     await soon(lambda: server_state.watchers(etcd_cluster) == 0, "the watches to be gone")
-    await soon(lambda: client._engine._listener._task is None, "the stream to be closed")
+    await soon(lambda: client._context.engine._listener._task is None, "the stream to be closed")
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await queued(cell, other, 1)
     await cell.run(second.release)
@@ -173,7 +173,7 @@ async def test_to_make_sure_asks_one_server_unless_that_knows_less(
     lease = await cell.run(lambda: other.lock(cell.name).acquire())
     waiter = cell.actor().start(lambda: client.lock(cell.name).acquire())
     await soon(lambda: _listening(client, 1), "the waiter")
-    cluster, asked, revisions = client._engine._cluster, [], []
+    cluster, asked, revisions = client._context.engine._cluster, [], []
     send = cluster.txn
 
     async def observed(
@@ -203,7 +203,7 @@ def _events(cluster: EtcdCluster) -> float:
 
 def _listening(client: Any, count: int) -> bool:
     """Whether so many waiters listen, and do not just look whether they missed something."""
-    watchers = [entry.watcher for entry in client._engine._tickets.entries.values()]
+    watchers = [entry.watcher for entry in client._context.engine._tickets.entries.values()]
     ready = [one for one in watchers if one is not None and not one.not_begun and not one.must_look]
     return len(ready) == count
 

@@ -83,7 +83,7 @@ def test_an_interrupted_client_goes_on(etcd_url: str) -> None:
         warnings.simplefilter("ignore")  # that a coroutine was not awaited
         assert isinstance(client._context.engine, EtcdEngine)
         for moment in count():
-            client._engine._tickets.leases._leases.clear()  # so that a lease is granted again
+            client._context.engine._tickets.leases._leases.clear()  # so that a lease is granted again
             hit = interrupted(moment, use, "fencelock/engines/etcd")
             with client.lock(name, ttl=5, timeout=PATIENCE):
                 pass
@@ -99,8 +99,8 @@ def test_closing_a_client_does_not_hang_with_grpc(
     client = fencelock.Client(etcd_url)
     with client.lock(f"closed:{new_id()}"):
         pass
-    assert isinstance(client._engine, EtcdEngine)
-    channel = client._engine._cluster.node.open()
+    assert isinstance(client._context.engine, EtcdEngine)
+    channel = client._context.engine._cluster.node.open()
     with channel._connectivity_state.lock:  # as if a thread had been interrupted there
         thread = threading.Thread(target=client.close, daemon=True)
         thread.start()

@@ -184,7 +184,7 @@ async def test_without_waiters_a_dead_process_is_gone_with_its_lease(
 
 
 async def test_an_abandoned_name_stays_so_until_a_release(cell: Cell) -> None:
-    engine = cell.client()._engine
+    engine = cell.client()._context.engine
 
     async def on(coroutine: Any) -> Any:
         return await cell.run(lambda: run(coroutine) if cell.face == "sync" else coroutine)

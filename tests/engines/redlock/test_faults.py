@@ -145,7 +145,7 @@ async def test_a_frozen_node_is_asked_once_then_avoided_then_back(
     client = cell.client()
     frozen = nodes.nodes[2]
     await connected(cell, client)
-    health = client._engine._nodes.all[2]
+    health = client._context.engine._nodes.all[2]
     frozen.freeze()
     await soon(lambda: _noticed(cell, client, health), "the node to be avoided")
     start = clock.now()
@@ -373,7 +373,7 @@ async def test_a_new_set_begins_though_one_is_slow(nodes: RedlockSet, open_cell:
     client = cell.client()
     nodes.nodes[4].freeze()
     first = cell.actor().start(lambda: client.lock(cell.name).acquire())
-    health = client._engine._nodes.all[4]
+    health = client._context.engine._nodes.all[4]
     await soon(lambda: health.failure, "the node to be missed")
     nodes.nodes[4].thaw()
     await cell.run((await first).release)

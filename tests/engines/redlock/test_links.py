@@ -24,7 +24,7 @@ async def test_a_node_whose_answer_was_not_read_yet_is_not_silent(
         await connected(cell, client)
         await asyncio.sleep(1.2)  # longer than the node timeout
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
-    assert [health.failure for health in client._engine._nodes.all] == [None] * 5
+    assert [health.failure for health in client._context.engine._nodes.all] == [None] * 5
     await soon(lambda: holders(nodes.nodes, cell.name) == [lease.id] * 5, "all votes")
 
 

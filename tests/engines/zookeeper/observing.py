@@ -50,7 +50,7 @@ class Witness:
 
     def end_session(self, client: Any) -> None:
         """Make the servers end a client's session, as if they had not heard of it for long."""
-        session = client._engine._transport._connection.client.client_id
+        session = client._context.engine._transport._connection.client.client_id
         twin = KazooClient(self.ensemble.hosts, client_id=session)
         twin.start()
         twin.stop()
@@ -101,7 +101,7 @@ async def parked(client: Any, count: int = 1) -> None:
     """Wait until so many of a client's tickets wait and watch the ticket ahead."""
 
     def waiting() -> list[Any]:
-        known = list(client._engine._entries.values())
+        known = list(client._context.engine._entries.values())
         return [entry for entry in known if not entry.holds and math.isfinite(entry.alive_until)]
 
     await soon(lambda: len(waiting()) >= count, f"{count} parked tickets")

@@ -67,7 +67,7 @@ async def test_a_waiter_that_dies_in_the_middle_does_not_count(cell: Cell, seen:
     await parked(client)
     first = seen.tickets(cell.name)[0]
     seen.end_session(dying)
-    (entry,) = client._engine._entries.values()
+    (entry,) = client._context.engine._entries.values()
     await soon(lambda: entry.ahead == first, "the waiter to see that the ticket ahead is gone")
     await cell.run(lease.release)
     following = await within(waiter)

@@ -136,7 +136,7 @@ async def test_a_frozen_node_is_left_even_without_requests(
     cell = open_cell(f"zookeeper://{','.join(followers)}")
     client = cell.client()
     await connected(cell, client)
-    connection = client._engine._transport._connection
+    connection = client._context.engine._transport._connection
     here = connection.server
     (node,) = (node for node in private.nodes if node.port == here[1])
     session = connection.session

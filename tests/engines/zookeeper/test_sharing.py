@@ -110,7 +110,7 @@ async def test_a_downgraded_ticket_leaves_no_node_behind(queue: Queue) -> None:
     assert nodes() == []
     await queue.enter(writer)
     await queue.enter(reading)
-    assert await act(queue.cell, queue.client._engine.evict(queue.cell.name, timeout=LIMIT))
+    assert await act(queue.cell, queue.client._context.engine.evict(queue.cell.name, timeout=LIMIT))
     assert nodes() == []
 
 

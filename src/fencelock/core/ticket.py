@@ -1,4 +1,4 @@
-"""A ticket is one contender's place in the queue of a name. This file also has an engine's answers about it."""
+"""Tickets, and what an engine answers about them. A ticket is a contender's place in the queue of a name."""
 
 from __future__ import annotations
 

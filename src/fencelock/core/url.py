@@ -1,4 +1,4 @@
-"""A lock URL, taken apart. Its text form never shows the password."""
+"""The URL of an engine, in parts. Its text form never shows the password."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 _NAMED = ("memory",)
-"""Schemes of engines that have a name and no host: any text will do."""
+"""Schemes whose URLs contain a name and no host. The name is any text."""
 
 
 class Url(NamedTuple):
@@ -22,7 +22,7 @@ class Url(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Url:
-        """Take a URL apart, or raise a `ValueError` that says what is wrong, without its password."""
+        """Split a URL into its parts. A `ValueError` says what is wrong and never shows the password."""
         if not isinstance(text, str):
             raise TypeError(f"a lock URL must be a str, not {type(text).__name__}")
         scheme, separator, _ = text.partition("://")
@@ -32,7 +32,6 @@ class Url(NamedTuple):
             )
         if scheme.lower() in _NAMED:
             return cls._named(scheme.lower(), text)
-        # urlsplit knows one host only, so the list of hosts is split here.
         try:
             parts = urlsplit(text)
         except ValueError:  # its message may quote the password
@@ -44,11 +43,12 @@ class Url(NamedTuple):
                 "a lock URL must begin with a scheme of letters, digits, '+', '-' and '.'"
             )
         if "@" not in parts.netloc and parts.netloc and "@" in text:
-            # Else the rest of the password would be taken for a path, and shown.
+            # Otherwise the rest of the password would count as the path, and be shown.
             raise ValueError(
                 f"{scheme}://…: an '@' stands behind a '/', '?' or '#': if these belong to the "
                 "password, write them as %2F, %3F and %23"
             )
+        # urlsplit knows only one host, so the list of hosts is split here.
         credentials, _, hostlist = parts.netloc.rpartition("@")
         user, _, password = credentials.partition(":")
         return cls(
@@ -69,7 +69,7 @@ class Url(NamedTuple):
         return cls(scheme, ((name, None),) if name else (), None, None, "", options)
 
     def __str__(self) -> str:
-        """The URL as it may be shown: the password is replaced, options are left out."""
+        """The URL for people: the password is replaced and the options are left out."""
         secret = ":***" if self.password else ""
         credentials = f"{self.user or ''}{secret}@" if self.user or self.password else ""
         show = _show if self.scheme not in _NAMED else lambda name, _: name
@@ -80,14 +80,14 @@ class Url(NamedTuple):
         return f"<Url {self}>"
 
     def only(self, *known: str) -> None:
-        """Refuse options that the engine does not know: a misspelt one must not be ignored."""
+        """Refuse options that the engine does not know, so that a misspelt option is never ignored."""
         for option in self.options:
             if option not in known:
                 listing = ", ".join(known) if known else "none"
                 raise ValueError(f"{self}: unknown option {option!r}; known options: {listing}")
 
     def seconds(self, option: str, default: float) -> float:
-        """An option that is a number of seconds."""
+        """The value of an option that is a number of seconds."""
         text = self.options.get(option)
         if text is None:
             return default

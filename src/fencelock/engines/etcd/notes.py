@@ -2,7 +2,7 @@
 
 etcd counts a lease in whole seconds, grants none below a minimum, and starts again under a new leader. It
 never ends sooner. So that it does not seem to end later, a client counts as well, from when it first saw
-the note: see `core/sightings.py`.
+the note: see `core/observed_expiry.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import OrderedDict
 from contextlib import suppress
 
 from fencelock.core.note import Note
-from fencelock.core.sightings import Sightings
+from fencelock.core.observed_expiry import ObservedTickets
 from fencelock.core.ticket import Place, Ticket
 from fencelock.engines.etcd import requests
 from fencelock.engines.etcd.keys import note_key
@@ -30,7 +30,7 @@ class Notes:
 
     def __init__(self, queues: Queues) -> None:
         self._queues = queues
-        self._sightings = Sightings()
+        self._sightings = ObservedTickets()
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._mutex = threading.Lock()
 

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from contextlib import suppress
 
-from fencelock.core.sightings import Sightings
+from fencelock.core.observed_expiry import ObservedTickets
 from fencelock.core.ticket import Departure, Place, Standing, Ticket
 from fencelock.engines.etcd import requests, sharing
 from fencelock.engines.etcd.admission import Ahead, Finding
@@ -38,7 +38,7 @@ class Queues:
         """By the ticket's id, from its first request to join until it leaves."""
         self.revisions = Revisions()
         self._labels = Labels()
-        self._sightings = Sightings()
+        self._sightings = ObservedTickets()
         self._glimpsed: OrderedDict[str, None] = OrderedDict()
         self._mutex = threading.Lock()
 

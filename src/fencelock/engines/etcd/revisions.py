@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from fencelock.core.progress import Progress
+from fencelock.core.change_times import ChangeTimes
 
 
 class Revisions:
@@ -16,7 +16,7 @@ class Revisions:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._progress = Progress()
+        self._progress = ChangeTimes()
 
     def reached(self, revision: int, now: float) -> None:
         """Take in that the cluster has reached a revision."""

@@ -33,7 +33,7 @@ from kazoo.protocol.serialization import CloseInstance, ReplyHeader, Watch, int_
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import ForceRetryError, KazooRetry
 
-from fencelock.core.progress import Progress
+from fencelock.core.change_times import ChangeTimes
 from fencelock.engines.zookeeper.batch import Batch
 from fencelock.io import clock
 
@@ -151,7 +151,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         """Where it was last, in vain or until it broke: the others are tried first."""
         self._here: tuple[str, int] | None = None
         self._noting = threading.Lock()
-        self._progress = Progress()
+        self._progress = ChangeTimes()
         """How far the servers had come, and when: known by each ping, and when somebody asks."""
         self.negotiated = 0.0
         """Seconds after which the servers forget a session that they do not hear of; 0: not known yet."""
@@ -315,7 +315,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             raise
         if self.session != session:  # servers that forget sessions may have forgotten everything
             with self._noting:
-                self._progress = Progress()
+                self._progress = ChangeTimes()
         self.negotiated = round(read_timeout * 1.5) / 1000
         self._failures.clear()
         self._here = host, port  # last of all: whoever sees it may write

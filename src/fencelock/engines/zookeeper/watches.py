@@ -8,7 +8,7 @@ from typing import Any
 
 from kazoo.protocol.states import EventType
 
-from fencelock.core.sightings import left_of
+from fencelock.core.observed_expiry import time_left
 from fencelock.core.ticket import Place, Standing
 from fencelock.engines.zookeeper import requests as ask
 from fencelock.engines.zookeeper.admission import Finding
@@ -95,7 +95,7 @@ class Watches:
     def _left(self, reply: Any, now: float) -> tuple[Slip, float]:
         data, stat = reply
         slip = Slip.unpack(data)
-        return slip, left_of(slip.ttl, self._unchanged_since(stat.mzxid, now), now)
+        return slip, time_left(slip.ttl, self._unchanged_since(stat.mzxid, now), now)
 
     def expired(self, own: Own) -> list[str]:
         """Those ahead that were not renewed for their ttl."""

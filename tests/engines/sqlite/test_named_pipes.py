@@ -18,9 +18,9 @@ import pytest
 
 import fencelock
 from fencelock.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
-from fencelock.engines.sqlite.file import File
-from fencelock.engines.sqlite.holding import Wake
-from fencelock.engines.sqlite.pipes import Pipes
+from fencelock.engines.sqlite.admission import WakeUp
+from fencelock.engines.sqlite.lock_file import LockFile
+from fencelock.engines.sqlite.named_pipes import Pipes
 from fencelock.io.blocking import run
 from fencelock.primitives.waiting import new_id
 from tests.child import Child
@@ -47,7 +47,7 @@ def client(url: str) -> Iterator[fencelock.Client]:
 def counted(client: Any) -> Iterator[Counter[str]]:
     """Count a client's transactions by operation."""
     seen: Counter[str] = Counter()
-    file: File = client._engine._file
+    file: LockFile = client._engine._file
     transact = file.transact
 
     def counting(begin: str, deadline: float, name: str | None, act: Any, *args: Any) -> Any:
@@ -168,7 +168,7 @@ def test_a_pipe_that_is_closed_is_not_written_to(tmp_path: Path) -> None:
     pipes.remove(pipe)
     with (tmp_path / "another file").open("w+") as another:
         assert another.fileno() == pipe.fd, "descriptors are used again"
-        pipe.nudge(1)
+        pipe.look_again(1)
         assert another.read() == ""
 
 
@@ -190,7 +190,7 @@ async def test_hundreds_of_tasks_share_one_pipe(folder: Path, url: str) -> None:
         waiters = [asyncio.create_task(client.lock(name, ttl=600).acquire()) for name in names]
 
         async def all_wait() -> bool:
-            return len(client._engine._waits._waits) == 300  # type: ignore[attr-defined]
+            return len(client._engine._listener._waiting) == 300  # type: ignore[attr-defined]
 
         await soon(all_wait, "300 waiters")
         await other.inspect("n0")
@@ -199,7 +199,7 @@ async def test_hundreds_of_tasks_share_one_pipe(folder: Path, url: str) -> None:
             await lease.release()
         granted = await asyncio.wait_for(asyncio.gather(*waiters), 60)
         assert [lease.name for lease in granted] == names
-        assert client._engine._waits._waits == {}  # type: ignore[attr-defined]
+        assert client._engine._listener._waiting == {}  # type: ignore[attr-defined]
         for lease in granted:
             await lease.release()
     assert pipes_in(folder) == []
@@ -339,5 +339,5 @@ def test_nothing_but_pipes_is_ever_written_to(tmp_path: Path) -> None:
         "plain:x",
         f"{precious}:1",
     ]
-    pipes.ring([Wake(address, 7, True) for address in addresses])
+    pipes.send([WakeUp(address, 7, True) for address in addresses])
     assert precious.read_text() == (folder / "plain").read_text() == "untouched"

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from fencelock.io.reentry import ownership_test
+from fencelock.io.reentry import ownership
 
 
 def test_this_python_can_say_who_holds_a_mutex() -> None:
@@ -16,7 +16,7 @@ def test_this_python_can_say_who_holds_a_mutex() -> None:
 
 def test_only_the_thread_that_holds_a_mutex_is_told_so() -> None:
     mutex = threading.RLock()
-    held_here = ownership_test(mutex)
+    held_here = ownership(mutex)
     assert held_here() is False
     with mutex, mutex:
         assert held_here() is True

@@ -10,8 +10,8 @@ from fencelock.io.simulated import START, SimulatedTask, World
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.lease import AsyncLease
 from fencelock.primitives.lock import AsyncLock
-from fencelock.torture.network import Deed, FaultyEngine, Network, Server, _Reply
-from fencelock.torture.workers import Home
+from fencelock.torture.network import Action, FaultyEngine, Network, Server, _Reply
+from fencelock.torture.workers import SimulatedClient
 
 NAME = "order:42"
 
@@ -29,19 +29,19 @@ class ScriptedNetwork(Network):
         super().__init__(world, server)
         self.open_replies: list[_Reply] = []
 
-    def send(self, engine: FaultyEngine, what: str, deed: Deed[Any], reply: _Reply) -> None:
+    def send(self, engine: FaultyEngine, what: str, action: Action[Any], reply: _Reply) -> None:
         self.world.log(engine.io.name, f"sends {what}")
         self.open_replies.append(reply)
         late = self.request(what) or 0.0
         if self._passes(engine) and late < 1e9:
-            self.world.after(late + 0.001, lambda: self._deliver(engine, what, deed, reply))
+            self.world.after(late + 0.001, lambda: self._deliver(engine, what, action, reply))
 
     def _deliver(
-        self, engine: FaultyEngine, what: str, deed: Deed[Any], reply: _Reply | None
+        self, engine: FaultyEngine, what: str, action: Action[Any], reply: _Reply | None
     ) -> None:
         if not self._passes(engine):
             return
-        answer = deed()
+        answer = action()
         late = self.reply(what) or 0.0
         if reply is not None and late < 1e9:
             self.world.after(late + 0.001, lambda: reply.arrive(answer))
@@ -59,22 +59,22 @@ class Stage:
         self.world = World(1)
         self.server = Server(self.world)
         self.network = ScriptedNetwork(self.world, self.server)
-        self.homes: list[Home] = []
+        self.clients: list[SimulatedClient] = []
 
     @property
     def now(self) -> float:
         return self.world.time - START
 
-    def process(self, name: str) -> Home:
+    def process(self, name: str) -> SimulatedClient:
         io = self.world.process(name, rate=1.0)
         engine = FaultyEngine(self.network, io)
-        home = Home(io, engine, Keeper(engine, io))
-        self.homes.append(home)
-        return home
+        client = SimulatedClient(io, engine, Keeper(engine, io))
+        self.clients.append(client)
+        return client
 
     def lock(
         self,
-        home: Home,
+        client: SimulatedClient,
         label: str,
         ttl: float,
         *,
@@ -83,17 +83,17 @@ class Stage:
         name: str = NAME,
     ) -> AsyncLock:
         return AsyncLock(
-            home.keeper,
+            client.keeper,
             name,
             ttl=ttl,
             timeout=timeout,
-            owner=Owner(home.io.name, 1, label),
+            owner=Owner(client.io.name, 1, label),
             reentrant=False,
             on_lost=on_lost,
         )
 
-    def start(self, home: Home, coroutine: Coroutine[Any, Any, Any]) -> SimulatedTask:
-        return home.io.spawn(coroutine, "scene")
+    def start(self, client: SimulatedClient, coroutine: Coroutine[Any, Any, Any]) -> SimulatedTask:
+        return client.io.spawn(coroutine, "scene")
 
     def at(self, seconds: float, act: Callable[[], Any]) -> None:
         self.world.at(START + seconds, act)
@@ -113,6 +113,9 @@ class Stage:
     def nothing_left(self) -> bool:
         """Whether nothing is kept, cleaned up, parked or running in any process."""
         return not any(
-            home.io.tasks or not home.keeper.idle or home.keeper.sweeper or home.engine.parked
-            for home in self.homes
+            client.io.tasks
+            or not client.keeper.idle
+            or client.keeper.sweeper
+            or client.engine.parked
+            for client in self.clients
         )

@@ -13,7 +13,7 @@ from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import REENTERED, Engine, Traits
 from fencelock.io.contract import IO, Event
-from fencelock.io.reentry import ownership_test
+from fencelock.io.reentry import ownership
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ class MemoryStore:
     def __init__(self) -> None:
         # Re-entrant, so that a thread that holds it already is refused and does not wait for itself.
         self._mutex = threading.RLock()
-        self._held_here = ownership_test(self._mutex)
+        self._held_here = ownership(self._mutex)
         self._queues: dict[str, TicketQueue] = {}
         self.parked: dict[str, Event] = {}
 

@@ -1,17 +1,17 @@
-"""Whether a thread would wait for itself: the only use of a private name of `threading.RLock`."""
+"""Whether a thread has interrupted itself: a private method of Python's re-entrant lock, behind one door."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from typing import Any
 
 
-def ownership_test(mutex: threading.RLock) -> Callable[[], bool]:
-    """A function that says whether the calling thread holds this mutex.
+def ownership(mutex: Any) -> Callable[[], bool]:
+    """The function that says whether the running thread holds this `threading.RLock`.
 
-    A signal handler or a finalizer can run in the middle of any step of its thread. It asks this before it
-    enters a section that must not be entered twice. Python has no public name for the question. It is the
-    method that `threading.Condition` uses; `tests/io/test_reentry.py` fails if Python changes it.
+    If it does, a signal handler or a finalizer runs in the middle of code that took the mutex. `RLock` has no
+    public way to ask; `threading.Condition` uses the same method. The function itself is returned, and not
+    its answer, because the hot path asks it.
     """
-    test: Callable[[], bool] = mutex._is_owned  # type: ignore[attr-defined]
-    return test
+    owned: Callable[[], bool] = mutex._is_owned
+    return owned

@@ -1,4 +1,4 @@
-"""Locks in one pickled file, for the processes of one machine: slow, but a complete engine."""
+"""Locks in one pickled file, for the processes of one machine. Slow, but a complete engine."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from fencelock.io.contract import IO
 T = TypeVar("T")
 
 
-class Queues(dict[str, TicketQueue]):
-    """`TicketQueue` is the contract as a runnable model: one for each name."""
+class QueueMap(dict[str, TicketQueue]):
+    """A `TicketQueue` for each name. It is the contract as a runnable model."""
 
     def __missing__(self, name: str) -> TicketQueue:
         return self.setdefault(name, TicketQueue(name))
 
 
 class AcmeEngine(Engine):
-    """Reads the file, acts, and writes it back, alone with it."""
+    """Each request locks the file, reads it, acts, and writes it back."""
 
     traits = Traits(
         guarantee="efficiency",
@@ -59,7 +59,7 @@ class AcmeEngine(Engine):
         )
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        # Nobody wakes us, hence push=False: sleep for a moment, and None says "look again".
+        # This engine sends no wake-ups (push=False). So sleep for a moment; None means "look again".
         await self._io.event().wait(min(0.05, until - self._io.now()))
         return None
 
@@ -67,7 +67,7 @@ class AcmeEngine(Engine):
         return await self._do(timeout, lambda queues, now: queues[name].inspect(now, limit))
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        def in_use(queues: Queues, now: float) -> list[str]:
+        def in_use(queues: QueueMap, now: float) -> list[str]:
             return [name for name, queue in queues.items() if queue.inspect(now, 0).holders]
 
         return sorted(n for n in await self._do(timeout, in_use) if matches(n, pattern))
@@ -78,21 +78,21 @@ class AcmeEngine(Engine):
     async def close(self) -> None:
         pass
 
-    async def _do(self, timeout: float, act: Callable[[Queues, float], T]) -> T:
-        # What may block goes through io.call, which in asyncio is a thread of its own.
+    async def _do(self, timeout: float, act: Callable[[QueueMap, float], T]) -> T:
+        # A function that may block goes through io.call. In asyncio, that runs it in another thread.
         return await self._io.call(self._transact, self._io.now() + timeout, act)
 
-    def _transact(self, deadline: float, act: Callable[[Queues, float], T]) -> T:
+    def _transact(self, deadline: float, act: Callable[[QueueMap, float], T]) -> T:
         try:
             with self._path.with_suffix(".lock").open("w") as alone:
                 self._lock(alone.fileno(), deadline)
-                queues = pickle.loads(self._path.read_bytes()) if self._path.exists() else Queues()
+                queues = pickle.loads(self._path.read_bytes()) if self._path.exists() else QueueMap()
                 result = act(queues, time.time())
                 draft = self._path.with_suffix(".draft")
                 draft.write_bytes(pickle.dumps(queues))
                 draft.replace(self._path)  # all of it or nothing, even if we are killed here
                 return result
-        except OSError as error:  # the one place where foreign errors become ours
+        except OSError as error:  # the only place that turns the system's errors into Fencelock's
             raise EngineError(f"can't use {self._path}: {error}", outcome="not applied") from error
 
     def _lock(self, descriptor: int, deadline: float) -> None:
@@ -106,8 +106,8 @@ class AcmeEngine(Engine):
 
 
 def open_acme(url: Url, io: IO) -> AcmeEngine:
-    """`acme:///folder/file`. Does no I/O: a client can be made while its server is away."""
-    url.only()  # no options: a misspelt one must not be ignored
+    """`acme:///folder/file`. Opening does no I/O, so a client can be made while a server is away."""
+    url.only()  # there are no options, and a misspelt option must not be ignored
     if url.hosts or not url.path.strip("/"):
         raise ValueError(f"{url}: name a file, e.g. acme:///tmp/locks")
     return AcmeEngine(Path(url.path), io)

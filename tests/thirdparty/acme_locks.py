@@ -20,7 +20,7 @@ from fencelock.io.contract import IO
 T = TypeVar("T")
 
 
-class QueueMap(dict[str, TicketQueue]):
+class Queues(dict[str, TicketQueue]):
     """A `TicketQueue` for each name. It is the contract as a runnable model."""
 
     def __missing__(self, name: str) -> TicketQueue:
@@ -67,7 +67,7 @@ class AcmeEngine(Engine):
         return await self._do(timeout, lambda queues, now: queues[name].inspect(now, limit))
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        def in_use(queues: QueueMap, now: float) -> list[str]:
+        def in_use(queues: Queues, now: float) -> list[str]:
             return [name for name, queue in queues.items() if queue.inspect(now, 0).holders]
 
         return sorted(n for n in await self._do(timeout, in_use) if matches(n, pattern))
@@ -78,15 +78,15 @@ class AcmeEngine(Engine):
     async def close(self) -> None:
         pass
 
-    async def _do(self, timeout: float, act: Callable[[QueueMap, float], T]) -> T:
+    async def _do(self, timeout: float, act: Callable[[Queues, float], T]) -> T:
         # A function that may block goes through io.call. In asyncio, that runs it in another thread.
         return await self._io.call(self._transact, self._io.now() + timeout, act)
 
-    def _transact(self, deadline: float, act: Callable[[QueueMap, float], T]) -> T:
+    def _transact(self, deadline: float, act: Callable[[Queues, float], T]) -> T:
         try:
             with self._path.with_suffix(".lock").open("w") as alone:
                 self._lock(alone.fileno(), deadline)
-                queues = pickle.loads(self._path.read_bytes()) if self._path.exists() else QueueMap()
+                queues = pickle.loads(self._path.read_bytes()) if self._path.exists() else Queues()
                 result = act(queues, time.time())
                 draft = self._path.with_suffix(".draft")
                 draft.write_bytes(pickle.dumps(queues))

@@ -8,8 +8,6 @@ the ticket out. Clocks of different machines are never compared, so a clock that
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 _DRIFT = 0.001
 """The part of a ttl by which two clocks may disagree about its length."""
 
@@ -19,16 +17,11 @@ def time_left(ttl: float, since: float, now: float) -> float:
     return since + ttl * (1 + _DRIFT) - now
 
 
-class _Observation(NamedTuple):
-    version: int
-    since: float
-
-
 class ObservedTickets:
     """When each of the tickets ahead was first seen in its present version."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Observation] = {}
+        self._seen: dict[str, tuple[int, float]] = {}  # by key: its version, and since when
 
     def left(
         self, key: str, version: int, ttl: float, now: float, since: float | None = None
@@ -38,9 +31,9 @@ class ObservedTickets:
         `since`: a moment from which on the ticket is known to be unchanged, if the caller knows one.
         """
         seen = self._seen.get(key)
-        if seen is None or seen.version != version:
-            seen = self._seen[key] = _Observation(version, now if since is None else since)
-        return time_left(ttl, seen.since, now)
+        if seen is None or seen[0] != version:
+            seen = self._seen[key] = version, now if since is None else since
+        return time_left(ttl, seen[1], now)
 
     def forget(self, key: str) -> None:
         """Drop a ticket that is gone, or that no ticket of this client waits behind any more."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 _NAMED = ("memory",)
 """Schemes whose URLs contain a name and no host. The name is any text."""
+
+_HOST = re.compile(r"(?:\[(?P<address>[^\]]+)\]|(?P<name>[^:\[]+))(?::(?P<port>[0-9]{0,5}))?")
+"""`name`, `name:port` or `[address]:port`."""
 
 
 class Url(NamedTuple):
@@ -101,22 +105,13 @@ class Url(NamedTuple):
 
 
 def _host(text: str, scheme: str) -> tuple[str, int | None]:
-    if text.startswith("["):  # [::1]:6379
-        host, bracket, rest = text[1:].partition("]")
-        port = rest[1:]
-        good = bracket and rest[:1] in ("", ":")
-    else:
-        host, _, port = text.partition(":")
-        good = True
-    if (
-        not good
-        or not host
-        or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536))
-    ):
+    match = _HOST.fullmatch(text)
+    port = int(match["port"]) if match and match["port"] else None
+    if match is None or (port is not None and not 0 < port < 65536):
         raise ValueError(
             f"{scheme}://…: a host must look like name:port, with a port from 1 to 65535"
         )
-    return host, int(port) if port else None
+    return match["address"] or match["name"], port
 
 
 def _show(host: str, port: int | None) -> str:

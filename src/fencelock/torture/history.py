@@ -208,12 +208,6 @@ class History:
                 here[holder.fence].admitted = now
                 self.admissions.append(here[holder.fence])
 
-    def left_behind(self) -> list[Stay]:
-        """Tickets that are in a queue now and have not expired."""
-        for name in self.names:
-            self.look(name, "looked")
-        return [stay for here in self._here.values() for stay in here.values()]
-
     # --- the world's side
 
     def pause(self, io: SimulatedIO, seconds: float) -> None:

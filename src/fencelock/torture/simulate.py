@@ -48,16 +48,11 @@ class SimulationResult:
             [
                 f"seed {self.seed}: {len(self.violations)} violations",
                 *(f"  {violation}" for violation in self.violations[:10]),
-                f"replay: {replay_command(self.seed)}",
+                f"replay: python -m fencelock.torture.simulate --seed {self.seed} --trace",
                 *([f"the last {lines} lines of its trace:"] if lines else []),
                 *(self.trace[-lines:] if lines else []),
             ]
         )
-
-
-def replay_command(seed: int) -> str:
-    """The command that runs one seed again and shows its trace."""
-    return f"python -m fencelock.torture.simulate --seed {seed} --trace"
 
 
 class Simulation:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
-from itertools import count
 from pathlib import Path
 
 import apsw
@@ -112,7 +111,8 @@ def _create(connection: apsw.Connection, path: str, busy: Callable[[int], bool])
 
 
 def _switch_to_wal(connection: apsw.Connection, busy: Callable[[int], bool]) -> str:
-    for tries in count():
+    tries = 0
+    while True:
         try:
             return str(connection.execute("PRAGMA journal_mode = WAL").get)
         except (
@@ -120,7 +120,7 @@ def _switch_to_wal(connection: apsw.Connection, busy: Callable[[int], bool]) -> 
         ):  # another process makes the file; SQLite does not call its handler here
             if not busy(tries):
                 raise
-    raise AssertionError("count() has no end")
+            tries += 1
 
 
 def _end_tickets_of_other_boots(connection: apsw.Connection) -> None:

@@ -6,8 +6,9 @@ next. The clock since boot decides which tickets have expired. A reboot ends eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import ADMITTED, Departure, Inspection, Standing, Ticket
@@ -19,6 +20,8 @@ from fencelock.engines.sqlite.named_pipes import Pipes
 from fencelock.engines.sqlite.operations import Operations, is_sweep_due
 from fencelock.engines.sqlite.uncontended import give_back, take
 from fencelock.io.contract import IO
+
+T = TypeVar("T")
 
 
 class SqliteEngine(Engine):
@@ -57,36 +60,19 @@ class SqliteEngine(Engine):
             free = self._file.run_statement(take, ticket, deadline)
             if free is not None:
                 return free
+        listen = self._listener.listen
         standing = self._file.transact(
-            WRITE,
-            deadline,
-            ticket.name,
-            Operations.enter,
-            ticket,
-            if_free,
-            self._listener.listen,
-            sweep,
+            WRITE, deadline, ticket.name, Operations.enter, ticket, if_free, listen, sweep
         )
         self._uncontended = standing.place is ADMITTED
         return standing
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
-        io = self._io
-        return await io.call(
-            self._file.transact,
-            WRITE,
-            io.now() + timeout,
-            None,
-            Operations.enter_free,
-            tickets,
-            self._listener.listen,
-        )
+        listen = self._listener.listen
+        return await self._transact(WRITE, timeout, None, Operations.enter_free, tickets, listen)
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        io = self._io
-        return await io.call(
-            self._file.transact, WRITE, io.now() + timeout, None, Operations.renew, tickets
-        )
+        return await self._transact(WRITE, timeout, None, Operations.renew, tickets)
 
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
@@ -126,40 +112,33 @@ class SqliteEngine(Engine):
         return await io.call(self._remember, ticket, text, keep, io.now() + timeout)
 
     def _remember(self, ticket: Ticket, text: str, keep: float, deadline: float) -> bool:
-        stored = self._file.transact(
-            WRITE, deadline, ticket.name, Operations.remember, ticket, text, keep
-        )
+        file, name = self._file, ticket.name
+        stored = file.transact(WRITE, deadline, name, Operations.remember, ticket, text, keep)
         if stored:
-            self._file.sync(ticket.name)
+            file.sync(name)
         return stored
 
     async def recall(self, name: str, *, timeout: float) -> str | None:
-        io = self._io
-        return await io.call(
-            self._file.transact, READ, io.now() + timeout, name, Operations.recall, name
-        )
+        return await self._transact(READ, timeout, name, Operations.recall, name)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        io = self._io
-        return await io.call(
-            self._file.transact, WRITE, io.now() + timeout, name, Operations.inspect, name, limit
-        )
+        return await self._transact(WRITE, timeout, name, Operations.inspect, name, limit)
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        io = self._io
-        return await io.call(
-            self._file.transact, READ, io.now() + timeout, None, Operations.names, pattern
-        )
+        return await self._transact(READ, timeout, None, Operations.names, pattern)
 
     async def evict(self, name: str, *, timeout: float) -> bool:
-        io = self._io
-        return await io.call(
-            self._file.transact, WRITE, io.now() + timeout, name, Operations.evict, name
-        )
+        return await self._transact(WRITE, timeout, name, Operations.evict, name)
 
     async def close(self) -> None:
         self._listener.close()
         await self._io.call(self._file.close)
+
+    async def _transact(
+        self, begin: str, timeout: float, name: str | None, act: Callable[..., T], *args: Any
+    ) -> T:
+        io = self._io
+        return await io.call(self._file.transact, begin, io.now() + timeout, name, act, *args)
 
 
 def open_sqlite(url: Url, io: IO) -> SqliteEngine:

@@ -18,6 +18,11 @@ _MAX_IDLE_PIPES = 32
 class Listener(ABC):
     """The waiting tickets of one client. Each has a number, which the messages for it carry."""
 
+    def __init__(self, pipes: Pipes, io: IO) -> None:
+        self._pipes = pipes
+        self._io = io
+        self._numbers = count(1)
+
     @abstractmethod
     def listen(self, id: str) -> str:
         """Get ready for messages to a ticket, and return its address. Called inside the transaction."""
@@ -46,9 +51,7 @@ class BlockingListener(Listener):
     """One pipe for each waiting thread. A pipe is kept for the next thread."""
 
     def __init__(self, pipes: Pipes, io: IO) -> None:
-        self._pipes = pipes
-        self._io = io
-        self._numbers = count(1)
+        super().__init__(pipes, io)
         self._waiting: dict[str, tuple[Pipe, int]] = {}
         self._idle: list[Pipe] = []
         self._closed = False
@@ -87,8 +90,7 @@ class BlockingListener(Listener):
     def interrupt(self, id: str) -> None:
         waiting = self._waiting.get(id)
         if waiting is not None:
-            pipe, number = waiting
-            pipe.look_again(number)
+            waiting[0].look_again(waiting[1])
 
     def close(self) -> None:
         self._closed = True
@@ -125,9 +127,7 @@ class AsyncioListener(Listener):
     """One pipe for all tasks of a client. The event loop reads it."""
 
     def __init__(self, pipes: Pipes, io: IO) -> None:
-        self._pipes = pipes
-        self._io = io
-        self._numbers = count(1)
+        super().__init__(pipes, io)
         self._waiting: dict[str, _WaitingTicket] = {}
         self._by_number: dict[int, _WaitingTicket] = {}
         self._pipe: Pipe | None = None

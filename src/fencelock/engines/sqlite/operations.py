@@ -82,7 +82,8 @@ class Operations(Admission):
             if fence:
                 if (wake := listen(ticket.id)) != address:
                     self._execute(SQL["redirect"], (ticket.name, fence, wake))
-                return self._waiting(ticket, fence, holders, now)
+                self._extend(ticket, fence, now)
+                return self._behind_others(ticket.name, fence, holders, now)
             admitted = not holders.followed and holders.admits(ticket.share)
             if if_free and not admitted:
                 return _REFUSED
@@ -194,15 +195,10 @@ class Operations(Admission):
                 SQL["list"], (name, now, size + limit)
             )
         ]
+        holding = tuple(Holder(*fields) for fields in seen[:size])
+        waiting = tuple(Waiter(*fields) for fields in seen[size:])
         ((alive,),) = self._execute(SQL["count"], (name, now))
-        return Inspection(
-            name,
-            tuple(Holder(*fields) for fields in seen[:size]),
-            tuple(Waiter(*fields) for fields in seen[size:]),
-            alive - size,
-            newest,
-            abandoned,
-        )
+        return Inspection(name, holding, waiting, alive - size, newest, abandoned)
 
     def names(self, pattern: str) -> list[str]:
         """The names with a live ticket that match a pattern."""
@@ -218,16 +214,9 @@ class Operations(Admission):
         if count:
             for (name,) in self._execute(SQL["expired"], (first, last, now)).fetchall():
                 self.settle(name, now)
-            forgotten = self._execute(
-                SQL["forget"],
-                (
-                    first,
-                    last,
-                    wall - FORGET_RELEASED_US,
-                    wall - FORGET_ABANDONED_US,
-                    wall + FORGET_RELEASED_US,
-                ),
-            )
+            released, abandoned = wall - FORGET_RELEASED_US, wall - FORGET_ABANDONED_US
+            moments = released, abandoned, wall + FORGET_RELEASED_US
+            forgotten = self._execute(SQL["forget"], (first, last, *moments))
             # A forgotten name that is used again starts above all fences that were forgotten.
             floor = max([floor, *(newest for (newest,) in forgotten)])
         self._execute(SQL["discard"], (wall, _SWEEP_NOTES))
@@ -267,7 +256,10 @@ class Operations(Admission):
             if held is not None:
                 return held
         fence, _ = self._find(ticket, holders, now)
-        return self._waiting(ticket, fence, holders, now) if fence else _GONE
+        if not fence:
+            return _GONE
+        self._extend(ticket, fence, now)
+        return self._behind_others(ticket.name, fence, holders, now)
 
     def _group_of(self, name: str, now: int) -> _Group | None:
         """All holders of a shared name at once: to look for each of many by itself takes too long."""
@@ -306,11 +298,6 @@ class Operations(Admission):
         # It has expired. It is not the first waiter behind a group, so removing it admits no ticket.
         self.remove_waiter(ticket.name, fence, holders, now, abandoned=False)
         return 0, ""
-
-    def _waiting(self, ticket: Ticket, fence: int, holders: Holders, now: int) -> Standing:
-        """Extend a waiting ticket."""
-        self._extend(ticket, fence, now)
-        return self._behind_others(ticket.name, fence, holders, now)
 
     def _behind_others(self, name: str, fence: int, holders: Holders, now: int) -> Standing:
         """The standing of a waiter: when does the ticket ahead expire? The holders, at least, are alive."""

@@ -17,7 +17,7 @@ def test_a_change_starts_anew() -> None:
     assert observed.left("b", 1, ttl=10, now=111) >= 10
 
 
-def test_who_was_forgotten_is_seen_for_the_first_time_again() -> None:
+def test_a_forgotten_ticket_is_seen_for_the_first_time_again() -> None:
     observed = ObservedTickets()
     observed.left("a", 1, ttl=10, now=100)
     observed.forget("a")

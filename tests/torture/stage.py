@@ -47,7 +47,7 @@ class ScriptedNetwork(Network):
             self.world.after(late + 0.001, lambda: reply.arrive(answer))
 
     def break_connections(self) -> None:
-        """Whoever waits for an answer learns that none will come."""
+        """Tell every caller that waits for an answer that none will come."""
         for reply in self.open_replies:
             reply.fail("unknown")
 
@@ -99,7 +99,7 @@ class Stage:
         self.world.at(START + seconds, act)
 
     def run(self, until: float | None = None) -> None:
-        """Play on; without a limit, until nobody has anything to do any more."""
+        """Go on; without a limit, until no task has anything to do."""
         if until is None:
             self.world.run(START + 3600.0)
         else:
@@ -107,7 +107,7 @@ class Stage:
         assert not self.world.failures
 
     def seen(self, name: str = NAME) -> Inspection:
-        """Who holds and who waits at the server, now."""
+        """The holders and the waiters at the server, now."""
         return self.server.inspect(name, 100)
 
     def nothing_left(self) -> bool:

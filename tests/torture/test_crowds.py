@@ -73,7 +73,7 @@ def test_a_crowd_does_not_cost_a_lease_with_a_shorter_ttl(stage: Stage) -> None:
     assert stage.seen("short").holders
 
 
-def test_one_that_is_about_to_end_does_not_cut_short_what_renews_the_others(stage: Stage) -> None:
+def test_a_lease_about_to_end_does_not_cut_short_the_renewal_of_the_others(stage: Stage) -> None:
     client = stage.process("p")
 
     async def scene() -> None:
@@ -89,7 +89,7 @@ def test_one_that_is_about_to_end_does_not_cut_short_what_renews_the_others(stag
     stage.run()
 
 
-def test_one_whose_answer_took_long_is_renewed_before_those_that_asked_later(stage: Stage) -> None:
+def test_a_lease_with_a_slow_answer_is_renewed_before_later_ones(stage: Stage) -> None:
     """While the keeper sleeps, answers come in another order than their requests were sent."""
     client = stage.process("p")
     stage.network.reply = lambda what: 0.8 if what == "enter slow" else None
@@ -107,7 +107,7 @@ def test_one_whose_answer_took_long_is_renewed_before_those_that_asked_later(sta
     assert stage.seen("slow").holders
 
 
-def test_one_that_renews_by_itself_does_not_hold_up_those_beside_it(stage: Stage) -> None:
+def test_a_renewal_by_hand_does_not_hold_up_other_leases(stage: Stage) -> None:
     client, sent = stage.process("p"), renewals(stage)
     stage.network.reply = lambda what: 0.9 if what == "renew a b" else None
 

@@ -22,13 +22,13 @@ def test_all_come_to_an_end(policy: str) -> None:
 
 @pytest.mark.parametrize("seed", [385, 467])
 def test_a_wound_that_nobody_heard_is_noticed_at_the_renewal(seed: int) -> None:
-    """Two wound one at the same moment: one takes its bell away, the other stands in its place."""
+    """Two transactions wound a third at once: one takes its bell away, the other holds it instead."""
     (result,) = run_many("wound-wait", range(seed, seed + 1))
     assert result.violations == []
 
 
 def holders_only(transaction: AsyncTransaction) -> None:
-    """The mistake of the textbooks: to compare with who holds, but not with who waits ahead."""
+    """A textbook mistake: compare with the holders only, not with the waiters ahead."""
     policy = transaction._policy
     inspect = policy._inspect
 

@@ -342,7 +342,7 @@ def test_releasing_while_a_renewal_is_under_way_leaves_nothing(stage: Stage) -> 
     assert not stage.seen().holders
 
 
-def test_closing_a_client_ends_those_who_wait(stage: Stage) -> None:
+def test_closing_a_client_ends_its_waiters(stage: Stage) -> None:
     holder, client = stage.process("holder"), stage.process("p")
 
     async def hold() -> None:

@@ -1,4 +1,4 @@
-"""Opening a lock file: made at first use, and a clear word about whatever is wrong with it."""
+"""Opening a lock file: made at its first use, and a clear message if something is wrong with it."""
 
 from __future__ import annotations
 

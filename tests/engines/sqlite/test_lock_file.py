@@ -184,7 +184,7 @@ def test_an_interrupted_transaction_leaves_nothing_open(
 
 
 @pytest.mark.parametrize("statement", [TAKE, GIVE_BACK])
-def test_interrupted_behind_a_statement_nothing_stays_behind(
+def test_an_interruption_after_a_statement_leaves_nothing_behind(
     client: fencelock.Client, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Wake-ups between processes: by push, without polling, and nothing left lying about."""
+"""Wake-ups between processes: by push, without polling, and no pipes are left behind."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def test_the_abandoned_flag_travels_with_the_push(client: fencelock.Client) -> N
     assert got[0].abandoned
 
 
-def test_everyone_whom_a_release_lets_in_is_pushed(client: fencelock.Client, url: str) -> None:
-    """By one transaction of the one who leaves, and without a look of those who come."""
+def test_every_waiter_that_a_release_admits_is_woken(client: fencelock.Client, url: str) -> None:
+    """By one transaction of the ticket that leaves. The waiters need not look at the file."""
     engine, waiting = client._engine, fencelock.Client(url)
     writer = ticket("writer")
     run(engine.enter(writer, if_free=False, timeout=30))
@@ -150,7 +150,9 @@ def ticket(label: str, share: Share = ALONE) -> Ticket:
     return Ticket("x", new_id(), 600.0, Owner("host", 1, label), share)
 
 
-async def test_one_may_be_roused_from_another_thread_before_it_is_parked(url: str) -> None:
+async def test_a_ticket_may_be_interrupted_from_another_thread_before_it_is_parked(
+    url: str,
+) -> None:
     async with fencelock.AsyncClient(url) as client:
         engine, late = client._engine, ticket("late")
         await engine.enter(ticket("holder"), if_free=False, timeout=30)
@@ -260,7 +262,7 @@ def test_killed_waiters_leave_nothing(folder: Path, client: fencelock.Client, ur
     eventually(lambda: client.inspect("x").waiting == 0, "their tickets to expire")
     lease.release()
     client.lock("x").acquire(timeout=5).release()
-    assert pipes_in(folder) == [], "whoever came upon a dead ticket removed its pipe"
+    assert pipes_in(folder) == [], "the request that found a dead ticket removed its pipe"
     assert client.inspect("x").holders == ()
 
 

@@ -52,14 +52,14 @@ def test_notes_whose_time_is_up_are_discarded(
     assert not any(str(line).startswith("SCAN") for *_, line in plan), plan
 
 
-def test_who_expired_unnoticed_notes_nothing_down(bare: BareFile) -> None:
+def test_a_ticket_that_expired_unnoticed_stores_no_note(bare: BareFile) -> None:
     bare.enter("dead", ttl=1.0)
     for reader in ("a", "b"):
         bare.enter(reader, READING)
     bare.now += 2
     assert not remember(bare, "dead", "mine")
     assert [wake.address for wake in bare.operations.wake_ups] == ["a:1", "b:1"]
-    assert remember(bare, "b", "ours"), "one of those who share it"
+    assert remember(bare, "b", "ours"), "a ticket that shares it"
     assert bare.operations.recall(NAME) == "ours"
 
 

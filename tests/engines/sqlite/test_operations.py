@@ -1,4 +1,4 @@
-"""The queue in SQL: as exact as the model although it is lazy, and no dearer when many wait."""
+"""The queue in SQL: as exact as the model though it is lazy, and no slower when many wait."""
 
 from __future__ import annotations
 
@@ -124,7 +124,9 @@ def compare(fences: dict[int, int], ours: Any, theirs: Any) -> None:
         assert ours == theirs
 
 
-def test_one_admitted_and_evicted_in_one_go_is_not_told_that_it_holds(bare: BareFile) -> None:
+def test_a_waiter_admitted_and_evicted_in_one_transaction_is_not_told_that_it_holds(
+    bare: BareFile,
+) -> None:
     bare.enter("dead", ttl=1.0)
     bare.enter("waiting", ttl=30.0)
     bare.now += 2
@@ -134,7 +136,7 @@ def test_one_admitted_and_evicted_in_one_go_is_not_told_that_it_holds(bare: Bare
     ]
 
 
-def test_those_who_share_a_name_admitted_and_evicted_in_one_go(bare: BareFile) -> None:
+def test_readers_admitted_and_evicted_in_one_transaction(bare: BareFile) -> None:
     bare.enter("dead", ttl=1.0)
     for reader in ("a", "b"):
         bare.enter(reader, READING)
@@ -145,7 +147,7 @@ def test_those_who_share_a_name_admitted_and_evicted_in_one_go(bare: BareFile) -
     assert wakes == [("a:1", False), ("b:1", False), ("heir:1", True)]
 
 
-def test_exactly_those_who_fit_are_let_in(bare: BareFile) -> None:
+def test_exactly_the_tickets_that_fit_are_admitted(bare: BareFile) -> None:
     bare.enter("alone")
     for id, weight in (("a", 2), ("b", 1), ("c", 1), ("d", 1)):
         bare.enter(id, Share.of(3, weight))
@@ -158,7 +160,7 @@ def test_exactly_those_who_fit_are_let_in(bare: BareFile) -> None:
 @pytest.mark.parametrize(
     ("asking", "told"), [("a", ["b:1", "c:1"]), ("writer", ["a:1", "b:1", "c:1"])]
 )
-def test_who_comes_upon_the_dead_admits_the_others(
+def test_a_request_that_finds_an_expired_holder_admits_the_others(
     bare: BareFile, asking: str, told: list[str]
 ) -> None:
     bare.enter("dead", ttl=1.0)
@@ -167,12 +169,14 @@ def test_who_comes_upon_the_dead_admits_the_others(
     bare.enter("writer")
     bare.now += 2
     answer = bare.enter(asking)
-    assert [wake.address for wake in bare.operations.wake_ups] == told, "who asks has its answer"
+    assert [wake.address for wake in bare.operations.wake_ups] == told, (
+        "the asking ticket has its answer"
+    )
     first = answer.recheck if asking == "writer" else bare.enter("writer").recheck
-    assert first == pytest.approx(3.0), "the first of those who hold expires then"
+    assert first == pytest.approx(3.0), "the first of the holders expires then"
 
 
-def test_one_who_is_let_in_by_a_waiter_that_leaves_is_told_so_and_nothing_else(
+def test_a_waiter_admitted_because_another_left_gets_one_message(
     bare: BareFile,
 ) -> None:
     bare.enter("reader", READING)
@@ -185,7 +189,7 @@ def test_one_who_is_let_in_by_a_waiter_that_leaves_is_told_so_and_nothing_else(
     assert wakes == [("a:1", True), ("b:1", True)]
 
 
-def test_who_leaves_the_queue_makes_the_one_behind_look(bare: BareFile) -> None:
+def test_a_waiter_that_leaves_makes_the_ticket_behind_it_look_again(bare: BareFile) -> None:
     bare.enter("holder", ttl=5.0)
     bare.enter("impatient", ttl=60.0)
     assert bare.enter("last").recheck == pytest.approx(60.0)

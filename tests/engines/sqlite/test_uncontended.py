@@ -1,4 +1,4 @@
-"""Taking and giving back with one statement: only where there is nothing to think about."""
+"""Taking and giving back with one statement: only in the simple cases."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def forgotten_from_the_future(bare: BareFile) -> None:
         "such a fence of a name that was forgotten",
     ],
 )
-def test_what_is_not_simply_free_is_not_taken(
+def test_a_name_that_is_not_simply_free_is_not_taken(
     bare: BareFile, before: Callable[[BareFile], object]
 ) -> None:
     before(bare)
@@ -89,7 +89,7 @@ def test_a_floor_ahead_of_the_clock_is_kept(bare: BareFile) -> None:
     ],
     ids=["another's", "waited for", "given back before", "expired"],
 )
-def test_what_is_not_simply_mine_is_not_given_back(
+def test_a_name_that_is_not_simply_mine_is_not_given_back(
     bare: BareFile, before: Callable[[BareFile], object]
 ) -> None:
     before(bare)
@@ -100,8 +100,8 @@ def test_what_is_not_simply_mine_is_not_given_back(
 
 
 @pytest.mark.parametrize("share", [ALONE, READING, Share.of(3, 2)])
-def test_whoever_comes_sees_one_that_was_undisputed(bare: BareFile, share: Share) -> None:
-    owner = Owner("elsewhere", 7, "label", "note")
+def test_other_requests_see_an_uncontended_ticket(bare: BareFile, share: Share) -> None:
+    owner = Owner("elsewhere", 7, "label", "data")
     fence = bare.request_enter(Ticket(NAME, "first", 30.0, owner, share), False).fence
     bare.now += 2
     assert bare.do(bare.operations.names, "*") == [NAME]
@@ -116,7 +116,7 @@ def test_whoever_comes_sees_one_that_was_undisputed(bare: BareFile, share: Share
     ]
 
 
-def test_one_that_shared_leaves_nothing_of_that_behind(bare: BareFile) -> None:
+def test_a_ticket_that_shared_leaves_no_share_behind(bare: BareFile) -> None:
     bare.enter("reader", READING)
     bare.leave("reader")
     bare.enter("writer")
@@ -124,7 +124,7 @@ def test_one_that_shared_leaves_nothing_of_that_behind(bare: BareFile) -> None:
     assert bare.do(bare.operations.inspect, NAME, 1).holders[0].share == ALONE
 
 
-def test_one_that_died_undisputed_is_forgotten_when_its_time_has_come(
+def test_an_expired_uncontended_ticket_is_forgotten_in_time(
     bare: BareFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "FORGET_RELEASED_US", 0)
@@ -138,7 +138,7 @@ def test_one_that_died_undisputed_is_forgotten_when_its_time_has_come(
     assert bare.rows() == 0
 
 
-def test_one_of_another_boot_does_not_hold_though_it_was_undisputed(bare: BareFile) -> None:
+def test_an_uncontended_ticket_of_another_boot_does_not_hold(bare: BareFile) -> None:
     bare.do(bare.operations.start_boot, "this boot")
     bare.enter("dead", ttl=1e6)
     bare.enter("done", name="free")
@@ -148,7 +148,7 @@ def test_one_of_another_boot_does_not_hold_though_it_was_undisputed(bare: BareFi
     assert not bare.enter("heir", name="free", if_free=True).abandoned, "it was released"
 
 
-def test_one_that_is_renewed_stays_undisputed(bare: BareFile) -> None:
+def test_a_renewed_ticket_stays_uncontended(bare: BareFile) -> None:
     ticket = Ticket(NAME, "holder", 30.0, OWNER)
     fence = bare.enter("holder").fence
     bare.now += 20
@@ -162,14 +162,14 @@ def test_one_that_is_renewed_stays_undisputed(bare: BareFile) -> None:
     assert (holder.owner.host, holder.expires_in) == ("host", pytest.approx(60.0))
 
 
-def test_one_that_is_renewed_too_late_is_gone(bare: BareFile) -> None:
+def test_a_ticket_that_is_renewed_too_late_is_gone(bare: BareFile) -> None:
     expire(bare)
     late = Ticket(NAME, "dead", 30.0, OWNER)
     assert bare.do(bare.operations.renew, [late])[0].place is Place.GONE
     assert bare.enter("heir").abandoned
 
 
-def test_without_a_boot_id_one_that_was_renewed_in_another_boot_does_not_hold(
+def test_without_a_boot_id_a_ticket_renewed_in_another_boot_does_not_hold(
     bare: BareFile,
 ) -> None:
     bare.now = 10.0
@@ -181,7 +181,7 @@ def test_without_a_boot_id_one_that_was_renewed_in_another_boot_does_not_hold(
     assert bare.enter("heir", if_free=True).abandoned
 
 
-def test_the_short_way_is_taken_unless_the_last_one_had_to_wait(
+def test_one_statement_is_used_unless_the_last_ticket_had_to_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(operations, "random", lambda: 1.0)  # no sweep

@@ -117,9 +117,9 @@ class Admission:
 
         `asking` is the id of the ticket that gets an answer anyway. It needs no wake-up.
         """
-        while (row := self._behind(name, last)) is not None:
-            fence, id, expires, address, *stored = row
-            share = unpack_share(*stored)
+        while (row := self._execute(SQL["behind"], (name, last)).fetchone()) is not None:
+            fence, id, expires, address, group, weight, permits = row
+            share = ALONE if group is None else Share(group, weight, permits)
             if expires <= now:
                 self.remove_expired_waiter(name, fence, address)
                 continue
@@ -144,7 +144,7 @@ class Admission:
 
         If the ticket directly behind it stays a waiter, it has another ticket ahead and must look again.
         """
-        row = self._behind(name, fence)
+        row = self._execute(SQL["behind"], (name, fence)).fetchone()
         self._execute(REMOVE, (name, fence))
         if row is None:
             return
@@ -160,16 +160,6 @@ class Admission:
         self._execute(REMOVE, (name, fence))
         self.wake_ups.append(WakeUp(address, fence, False))
 
-    def _behind(self, name: str, fence: int) -> tuple[Any, ...] | None:
-        """The row of the ticket directly behind a fence."""
-        row: tuple[Any, ...] | None = self._execute(SQL["behind"], (name, fence)).fetchone()
-        return row
-
     def _group(self, name: str) -> Holders | None:
         size, group, weight, expires, last = self._execute(SQL["group"], (name,)).fetchone()
         return Holders(size, Share(group, weight), expires, last) if size else None
-
-
-def unpack_share(group: str | None, weight: int, permits: int) -> Share:
-    """A share from its columns."""
-    return ALONE if group is None else Share(group, weight, permits)

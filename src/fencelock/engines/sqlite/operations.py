@@ -16,6 +16,7 @@ from random import random
 from fencelock.core.names import matches
 from fencelock.core.ticket import (
     ADMITTED,
+    ALONE,
     GONE,
     REFUSED,
     WAITING,
@@ -23,12 +24,13 @@ from fencelock.core.ticket import (
     Holder,
     Inspection,
     Owner,
+    Share,
     Standing,
     Ticket,
     Waiter,
 )
 from fencelock.engines.sqlite import uncontended
-from fencelock.engines.sqlite.admission import Admission, Holders, unpack_share
+from fencelock.engines.sqlite.admission import Admission, Holders
 from fencelock.engines.sqlite.statements import JOIN, REMOVE, SQL
 from fencelock.engines.sqlite.uncontended import pack_owner
 from fencelock.io import clock
@@ -75,9 +77,10 @@ class Operations(Admission):
         newest, abandoned, holders = self.settle(ticket.name, now, ticket.id)
         admitted = True
         if holders is not None:
-            held = self._held(ticket, holders, now, abandoned)
-            if held is not None:
-                return held
+            if holders.id == ticket.id or holders.share.group:
+                held = self._held(ticket, holders, now, abandoned)
+                if held is not None:
+                    return held
             fence, address = self._find(ticket, holders, now)
             if fence:
                 if (wake := listen(ticket.id)) != address:
@@ -87,7 +90,10 @@ class Operations(Admission):
             admitted = not holders.followed and holders.admits(ticket.share)
             if if_free and not admitted:
                 return _REFUSED
-        fence = self._new_fence(newest, ticket.floor)
+        if not newest:
+            ((newest, _),) = self._execute(SQL["file"])
+        # The clock makes the fence greater than all earlier ones even in a new file.
+        fence = max(newest + 1, time.time_ns() // 1000, ticket.floor + 1)
         expires = now + int(ticket.ttl * 1e6)
         identity = ticket.name, fence, ticket.id, pack_owner(ticket.owner), now
         place = (now, expires, None) if admitted else (None, expires, listen(ticket.id))
@@ -189,9 +195,9 @@ class Operations(Admission):
                 fence,
                 (now - (joined if admitted is None else admitted)) / 1e6,
                 (expires - now) / 1e6,
-                unpack_share(*stored),
+                ALONE if group is None else Share(group, *rest),
             )
-            for owner, fence, joined, admitted, expires, *stored in self._execute(
+            for owner, fence, joined, admitted, expires, group, *rest in self._execute(
                 SQL["list"], (name, now, size + limit)
             )
         ]
@@ -252,9 +258,10 @@ class Operations(Admission):
             if found is None:
                 return _GONE
             holders = found
-            held = self._held(ticket, holders, now, abandoned)
-            if held is not None:
-                return held
+            if holders.id == ticket.id or holders.share.group:
+                held = self._held(ticket, holders, now, abandoned)
+                if held is not None:
+                    return held
         fence, _ = self._find(ticket, holders, now)
         if not fence:
             return _GONE
@@ -270,10 +277,7 @@ class Operations(Admission):
 
     def _held(self, ticket: Ticket, holders: Holders, now: int, abandoned: bool) -> Standing | None:
         """Extend the ticket if it holds. A ticket that holds alone may join a group."""
-        if holders.share.group:
-            fence, _ = self._member(ticket, holders)
-        else:
-            fence = holders.last if holders.id == ticket.id else 0
+        fence = holders.last if holders.id == ticket.id else self._member(ticket, holders)[0]
         if not fence:
             return None
         self._extend(ticket, fence, now)
@@ -314,9 +318,3 @@ class Operations(Admission):
     def _extend(self, ticket: Ticket, fence: int, now: int) -> None:
         expires = now + int(ticket.ttl * 1e6)
         self._execute(SQL["extend"], (ticket.name, fence, pack_owner(ticket.owner), now, expires))
-
-    def _new_fence(self, newest: int, floor: int) -> int:
-        """A fence above all earlier fences of a name. The clock makes it so even in a new file."""
-        if not newest:
-            ((newest, _),) = self._execute(SQL["file"])
-        return max(newest + 1, time.time_ns() // 1000, floor + 1)

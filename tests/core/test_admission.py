@@ -1,4 +1,4 @@
-"""The one rule: a ticket fits beside those who hold if they are of its group and permits are left."""
+"""The rule: a ticket fits beside holders of its own group while permits are left."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ SHARES = st.sampled_from([ALONE, READING, Share.of(3), Share.of(3, 2), Share.of(
         (Share.of(4), [Share.of(3)], False),
     ],
 )
-def test_who_fits_beside_whom(mine: Share, holding: list[Share], expected: bool) -> None:
+def test_which_tickets_fit_together(mine: Share, holding: list[Share], expected: bool) -> None:
     assert fits(mine, holding) is expected
 
 
 @given(st.lists(SHARES, max_size=8), SHARES)
-def test_fewer_who_hold_never_hurt(asking: list[Share], mine: Share) -> None:
+def test_fewer_holders_never_hurt(asking: list[Share], mine: Share) -> None:
     holding: list[Share] = []
     for share in asking:
         if fits(share, holding):

@@ -35,7 +35,7 @@ def test_the_first_is_admitted_and_the_second_waits(queue: TicketQueue) -> None:
     assert first.place is Place.ADMITTED
     assert second.place is Place.WAITING
     assert second.fence > first.fence > 0
-    assert second.recheck == pytest.approx(9.0), "when the one ahead would expire"
+    assert second.recheck == pytest.approx(9.0), "when the ticket ahead would expire"
     assert queue.told() == []
 
 
@@ -49,7 +49,7 @@ def test_leaving_tells_exactly_the_next(queue: TicketQueue) -> None:
     assert queue.standing("c", 2.0).place is Place.WAITING
 
 
-def test_one_who_waits_can_leave(queue: TicketQueue) -> None:
+def test_a_waiter_can_leave(queue: TicketQueue) -> None:
     for id in "abc":
         queue.enter(ticket(id), 1.0)
     assert queue.leave(ticket("b"), 2.0)
@@ -88,7 +88,7 @@ def test_joining_only_if_free(queue: TicketQueue) -> None:
     assert again.place is Place.ADMITTED, "the holder's own repeat is not refused"
 
 
-def test_an_expired_holder_is_taken_out_by_whoever_looks(queue: TicketQueue) -> None:
+def test_any_request_takes_out_an_expired_holder(queue: TicketQueue) -> None:
     queue.enter(ticket("a"), 1.0)
     queue.enter(ticket("b", ttl=100.0), 1.0)
     assert queue.enter(ticket("b", ttl=100.0), 10.9).place is Place.WAITING
@@ -98,7 +98,7 @@ def test_an_expired_holder_is_taken_out_by_whoever_looks(queue: TicketQueue) -> 
     assert queue.told() == [], "it asked itself"
 
 
-def test_whoever_comes_upon_an_expired_holder_wakes_the_next(queue: TicketQueue) -> None:
+def test_a_request_that_finds_an_expired_holder_wakes_the_next(queue: TicketQueue) -> None:
     queue.enter(ticket("a"), 1.0)
     queue.enter(ticket("b", ttl=100.0), 1.0)
     queue.enter(ticket("c", ttl=100.0), 11.5)
@@ -187,7 +187,7 @@ def test_evicting_a_holder_admits_the_next(queue: TicketQueue) -> None:
     assert queue.standing("b", 3.0) == Standing(Place.ADMITTED, queue.fence, abandoned=True)
 
 
-def test_who_waits_behind_several_holders_looks_again_when_any_has_expired(
+def test_a_waiter_behind_several_holders_looks_again_when_any_has_expired(
     queue: TicketQueue,
 ) -> None:
     for id, ttl in (("a", 30.0), ("b", 10.0), ("c", 20.0)):
@@ -195,7 +195,7 @@ def test_who_waits_behind_several_holders_looks_again_when_any_has_expired(
     waiting = queue.enter(ticket("d", 40.0, Share.of(3)), 0.0)
     assert waiting.recheck == pytest.approx(10.0), "one of the three is enough"
     behind = queue.enter(ticket("e", TTL, Share.of(3)), 0.0)
-    assert behind.recheck == pytest.approx(40.0), "whoever waits ahead looks after itself"
+    assert behind.recheck == pytest.approx(40.0), "the waiter ahead watches the holders"
 
 
 def test_readers_share_and_a_writer_waits_for_all_of_them(queue: TicketQueue) -> None:
@@ -212,7 +212,7 @@ def test_readers_share_and_a_writer_waits_for_all_of_them(queue: TicketQueue) ->
     assert ids(queue.told()) == ["c"]
 
 
-def test_a_writer_that_gives_up_lets_those_behind_it_in(queue: TicketQueue) -> None:
+def test_a_writer_that_gives_up_admits_the_readers_behind_it(queue: TicketQueue) -> None:
     queue.enter(ticket("a", TTL, READING), 0.0)
     queue.enter(ticket("writer"), 0.0)
     for id in "bc":
@@ -237,7 +237,7 @@ def test_another_number_of_permits_waits_until_the_others_are_done(queue: Ticket
     assert ids(queue.told()) == ["b"]
 
 
-def test_one_that_holds_alone_may_go_over_to_a_group_and_never_back(queue: TicketQueue) -> None:
+def test_a_ticket_that_holds_alone_may_join_a_group_and_never_go_back(queue: TicketQueue) -> None:
     queue.enter(ticket("a"), 0.0)
     queue.enter(ticket("b", TTL, READING), 0.0)
     assert queue.enter(ticket("a", TTL, READING), 1.0).place is Place.ADMITTED
@@ -247,17 +247,17 @@ def test_one_that_holds_alone_may_go_over_to_a_group_and_never_back(queue: Ticke
     assert {one.share for one in queue.inspect(2.0, 0).holders} == {READING}
     queue.enter(ticket("writer"), 2.0)
     queue.enter(ticket("writer", TTL, READING), 3.0)
-    assert queue.inspect(3.0, 9).waiters[0].share == ALONE, "one that waits stays what it is"
+    assert queue.inspect(3.0, 9).waiters[0].share == ALONE, "a waiter keeps its share"
 
 
-def test_who_shares_neither_abandons_nor_excuses(queue: TicketQueue) -> None:
+def test_a_ticket_that_shares_neither_sets_nor_clears_abandoned(queue: TicketQueue) -> None:
     queue.enter(ticket("reader", 1.0, READING), 0.0)
     assert not queue.enter(ticket("writer", 1.0), 2.0).abandoned, "a reader's end means nothing"
     assert queue.enter(ticket("a", TTL, READING), 4.0).abandoned, "the writer expired"
     queue.leave(ticket("a"), 5.0)
     queue.enter(ticket("b", TTL, READING), 5.0)
     queue.evict(6.0)
-    assert queue.enter(ticket("c"), 7.0).abandoned, "and no reader has put that right"
+    assert queue.enter(ticket("c"), 7.0).abandoned, "and no reader has repaired it"
 
 
 def test_a_fence_is_lifted_above_what_somebody_has_seen(queue: TicketQueue) -> None:
@@ -313,7 +313,7 @@ class QueueMachine(RuleBasedStateMachine):
         return {id: fence for id, fence in self.fences.items() if self.expires[id] > self.now}
 
     def settle(self, asking: str, before: list[str]) -> None:
-        """After each request: what has expired is gone, and exactly the others' admissions are told."""
+        """After each request: expired tickets are gone, and exactly the others' admissions are told."""
         self.fences = self.alive()
         new = [id for id in self.holders() if id not in before]
         told = ids(self.queue.told())
@@ -372,7 +372,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert evicted is bool(gone)
         for id in gone:
             del self.fences[id]
-        # Whoever was admitted only to be evicted need not hear of it.
+        # A ticket that was admitted and evicted at once need not hear of it.
         told = set(ids(self.queue.told()))
         self.fences = self.alive()
         assert told - gone == {id for id in self.holders() if id not in before}
@@ -386,7 +386,7 @@ class QueueMachine(RuleBasedStateMachine):
     def nobody_is_overtaken(self) -> None:
         in_order = sorted(self.alive(), key=lambda id: self.fences[id])
         places = [self.place(id) for id in in_order]
-        assert places == sorted(places, reverse=True), "all who hold stand before all who wait"
+        assert places == sorted(places, reverse=True), "all holders stand before all waiters"
 
     @invariant()
     def the_lock_is_kept(self) -> None:

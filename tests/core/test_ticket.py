@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from fencelock.core.ticket import Owner, Place, Standing, Ticket
 
 HOSTS = st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1)
-NOTES = st.text(st.characters(exclude_categories=["Cs"]))
-LABELS = NOTES.filter(lambda text: "\t" not in text)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+LABELS = TEXTS.filter(lambda text: "\t" not in text)
 
 
-@given(HOSTS, st.integers(0, 2**31), LABELS, NOTES)
-def test_an_owner_survives_being_stored(host: str, pid: int, label: str, note: str) -> None:
-    owner = Owner(host, pid, label, note)
+@given(HOSTS, st.integers(0, 2**31), LABELS, TEXTS)
+def test_an_owner_survives_being_stored(host: str, pid: int, label: str, data: str) -> None:
+    owner = Owner(host, pid, label, data)
     assert Owner.unpack(owner.pack()) == owner
 
 

@@ -175,7 +175,7 @@ HARM = (
 PROPERTIES = (
     "tests/core",
     "tests/test_model.py",
-    "tests/engines/sqlite/test_queue.py",
+    "tests/engines/sqlite/test_operations.py",
     "tests/engines/redlock/test_protocol.py",
     "tests/engines/redlock/test_scripts.py",
     "tests/engines/zookeeper/test_nodes.py",

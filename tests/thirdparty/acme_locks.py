@@ -1,4 +1,4 @@
-"""Locks in one pickled file, for the processes of one machine: slow, but a complete engine."""
+"""Locks in one pickled file, for the processes of one machine. Slow, but a complete engine."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class Queues(dict[str, TicketQueue]):
-    """`TicketQueue` is the contract as a runnable model: one for each name."""
+    """A `TicketQueue` for each name. It is the contract as a runnable model."""
 
     def __missing__(self, name: str) -> TicketQueue:
         return self.setdefault(name, TicketQueue(name))
 
 
 class AcmeEngine(Engine):
-    """Reads the file, acts, and writes it back, alone with it."""
+    """Each request locks the file, reads it, acts, and writes it back."""
 
     traits = Traits(
         guarantee="efficiency",
@@ -59,7 +59,7 @@ class AcmeEngine(Engine):
         )
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        # Nobody wakes us, hence push=False: sleep for a moment, and None says "look again".
+        # This engine sends no wake-ups (push=False). So sleep for a moment; None means "look again".
         await self._io.event().wait(min(0.05, until - self._io.now()))
         return None
 
@@ -79,7 +79,7 @@ class AcmeEngine(Engine):
         pass
 
     async def _do(self, timeout: float, act: Callable[[Queues, float], T]) -> T:
-        # What may block goes through io.call, which in asyncio is a thread of its own.
+        # A function that may block goes through io.call. In asyncio, that runs it in another thread.
         return await self._io.call(self._transact, self._io.now() + timeout, act)
 
     def _transact(self, deadline: float, act: Callable[[Queues, float], T]) -> T:
@@ -92,7 +92,7 @@ class AcmeEngine(Engine):
                 draft.write_bytes(pickle.dumps(queues))
                 draft.replace(self._path)  # all of it or nothing, even if we are killed here
                 return result
-        except OSError as error:  # the one place where foreign errors become ours
+        except OSError as error:  # the only place that turns the system's errors into Fencelock's
             raise EngineError(f"can't use {self._path}: {error}", outcome="not applied") from error
 
     def _lock(self, descriptor: int, deadline: float) -> None:
@@ -106,8 +106,8 @@ class AcmeEngine(Engine):
 
 
 def open_acme(url: Url, io: IO) -> AcmeEngine:
-    """`acme:///folder/file`. Does no I/O: a client can be made while its server is away."""
-    url.only()  # no options: a misspelt one must not be ignored
+    """`acme:///folder/file`. Opening does no I/O, so a client can be made while a server is away."""
+    url.only()  # there are no options, and a misspelt option must not be ignored
     if url.hosts or not url.path.strip("/"):
         raise ValueError(f"{url}: name a file, e.g. acme:///tmp/locks")
     return AcmeEngine(Path(url.path), io)

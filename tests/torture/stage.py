@@ -10,8 +10,8 @@ from fencelock.io.simulated import START, SimulatedTask, World
 from fencelock.primitives.context import Context
 from fencelock.primitives.lease import AsyncLease
 from fencelock.primitives.lock import AsyncLock
-from fencelock.torture.network import Deed, FaultyEngine, Network, Server, _Reply
-from fencelock.torture.workers import Home
+from fencelock.torture.network import Action, FaultyEngine, Network, Server, _Reply
+from fencelock.torture.workers import SimulatedClient
 
 NAME = "order:42"
 
@@ -29,25 +29,25 @@ class ScriptedNetwork(Network):
         super().__init__(world, server)
         self.open_replies: list[_Reply] = []
 
-    def send(self, engine: FaultyEngine, what: str, deed: Deed[Any], reply: _Reply) -> None:
+    def send(self, engine: FaultyEngine, what: str, action: Action[Any], reply: _Reply) -> None:
         self.world.log(engine.io.name, f"sends {what}")
         self.open_replies.append(reply)
         late = self.request(what) or 0.0
         if self._passes(engine) and late < 1e9:
-            self.world.after(late + 0.001, lambda: self._deliver(engine, what, deed, reply))
+            self.world.after(late + 0.001, lambda: self._deliver(engine, what, action, reply))
 
     def _deliver(
-        self, engine: FaultyEngine, what: str, deed: Deed[Any], reply: _Reply | None
+        self, engine: FaultyEngine, what: str, action: Action[Any], reply: _Reply | None
     ) -> None:
         if not self._passes(engine):
             return
-        answer = deed()
+        answer = action()
         late = self.reply(what) or 0.0
         if reply is not None and late < 1e9:
             self.world.after(late + 0.001, lambda: reply.arrive(answer))
 
     def break_connections(self) -> None:
-        """Whoever waits for an answer learns that none will come."""
+        """Tell every caller that waits for an answer that none will come."""
         for reply in self.open_replies:
             reply.fail("unknown")
 
@@ -59,7 +59,7 @@ class Stage:
         self.world = World(1)
         self.server = Server(self.world)
         self.network = ScriptedNetwork(self.world, self.server)
-        self.homes: list[Home] = []
+        self.clients: list[SimulatedClient] = []
         self.leases: list[AsyncLease] = []
         """Leases that are never released: if their objects were gone, nobody would renew them."""
 
@@ -67,16 +67,16 @@ class Stage:
     def now(self) -> float:
         return self.world.time - START
 
-    def process(self, name: str) -> Home:
+    def process(self, name: str) -> SimulatedClient:
         io = self.world.process(name, rate=1.0)
         engine = FaultyEngine(self.network, io)
-        home = Home(io, engine, Context(engine, io))
-        self.homes.append(home)
-        return home
+        client = SimulatedClient(io, engine, Context(engine, io))
+        self.clients.append(client)
+        return client
 
     def lock(
         self,
-        home: Home,
+        client: SimulatedClient,
         label: str,
         ttl: float,
         *,
@@ -85,23 +85,23 @@ class Stage:
         name: str = NAME,
     ) -> AsyncLock:
         return AsyncLock(
-            home.contexts,
+            client.contexts,
             name,
             ttl=ttl,
             timeout=timeout,
-            owner=Owner(home.io.name, 1, label),
+            owner=Owner(client.io.name, 1, label),
             reentrant=False,
             on_lost=on_lost,
         )
 
-    def start(self, home: Home, coroutine: Coroutine[Any, Any, Any]) -> SimulatedTask:
-        return home.io.spawn(coroutine, "scene")
+    def start(self, client: SimulatedClient, coroutine: Coroutine[Any, Any, Any]) -> SimulatedTask:
+        return client.io.spawn(coroutine, "scene")
 
     def at(self, seconds: float, act: Callable[[], Any]) -> None:
         self.world.at(START + seconds, act)
 
     def run(self, until: float | None = None) -> None:
-        """Play on; without a limit, until nobody has anything to do any more."""
+        """Go on; without a limit, until no task has anything to do."""
         if until is None:
             self.world.run(START + 3600.0)
         else:
@@ -109,12 +109,15 @@ class Stage:
         assert not self.world.failures
 
     def seen(self, name: str = NAME) -> Inspection:
-        """Who holds and who waits at the server, now."""
+        """The holders and the waiters at the server, now."""
         return self.server.inspect(name, 100)
 
     def nothing_left(self) -> bool:
         """Whether nothing is kept, cleaned up, parked or running in any process."""
         return not any(
-            home.io.tasks or not home.context.idle or home.context.sweeper or home.engine.parked
-            for home in self.homes
+            client.io.tasks
+            or not client.context.idle
+            or client.context.sweeper
+            or client.engine.parked
+            for client in self.clients
         )

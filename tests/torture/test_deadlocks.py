@@ -13,22 +13,22 @@ from tests.effort import effort
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_all_come_to_an_end(policy: str) -> None:
-    verdicts = run_many(policy, range(effort(30, 300)))
-    assert [verdict.violations for verdict in verdicts if verdict.violations] == []
-    assert all(verdict.finished == 8 for verdict in verdicts)
+    results = run_many(policy, range(effort(30, 300)))
+    assert [result.violations for result in results if result.violations] == []
+    assert all(result.finished == 8 for result in results)
     if policy != "ordered":
-        assert sum(verdict.given_way for verdict in verdicts) > 0, "else it proves nothing"
+        assert sum(result.given_way for result in results) > 0, "else it proves nothing"
 
 
 @pytest.mark.parametrize("seed", [385, 467])
 def test_a_wound_that_nobody_heard_is_noticed_at_the_renewal(seed: int) -> None:
-    """Two wound one at the same moment: one takes its bell away, the other stands in its place."""
-    (verdict,) = run_many("wound-wait", range(seed, seed + 1))
-    assert verdict.violations == []
+    """Two transactions wound a third at once: one takes its bell away, the other holds it instead."""
+    (result,) = run_many("wound-wait", range(seed, seed + 1))
+    assert result.violations == []
 
 
 def holders_only(transaction: AsyncTransaction) -> None:
-    """The mistake of the textbooks: to compare with who holds, but not with who waits ahead."""
+    """A textbook mistake: compare with the holders only, not with the waiters ahead."""
     policy = transaction._policy
     inspect = policy._inspect
 
@@ -39,10 +39,10 @@ def holders_only(transaction: AsyncTransaction) -> None:
 
 
 def test_comparing_with_the_holder_only_hangs() -> None:
-    verdicts = run_many("wait-die", range(30), holders_only)
-    hung = [verdict for verdict in verdicts if verdict.finished < 8]
+    results = run_many("wait-die", range(30), holders_only)
+    hung = [result for result in results if result.finished < 8]
     assert hung
-    assert "never came to an end" in hung[0].violations[0]
+    assert "never finished" in hung[0].violations[0]
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""A check that can't fail is worth nothing: each bug planted here must be caught, and by whom.
+"""A check that can't fail is worth nothing: each bug planted here must be caught by its checker.
 
 The bugs are planted from outside, by subclasses and patches; the code itself has no switch for them.
 """

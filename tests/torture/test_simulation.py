@@ -34,7 +34,7 @@ HAPPENED = (
     "requests lost",
     "restarts",
     "restarts that wiped",
-    "stale fences turned away",
+    "stale fences refused",
 )
 
 
@@ -45,9 +45,9 @@ def test_the_invariants_hold_in_every_schedule(block: int) -> None:
     counts: Counter[str] = Counter()
     first = FIRST_SEED + block * PER_BLOCK
     for seed in range(first, first + PER_BLOCK):
-        verdict = simulate(seed)
-        assert not verdict.violations, verdict.report()
-        counts += verdict.counts
+        result = simulate(seed)
+        assert not result.violations, result.report()
+        counts += result.counts
     # Schedules in which nothing goes wrong would prove nothing.
     missing = [what for what in HAPPENED if not counts[what]]
     assert not missing, f"these faults never occurred: {missing}"

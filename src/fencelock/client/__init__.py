@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from fencelock.client.base import BaseClient, default_url
-from fencelock.core.functions import is_async
+from fencelock.core.function_kind import is_async
 from fencelock.core.ticket import Inspection
 from fencelock.engines.contract import Guarantee
 from fencelock.io.blocking import BlockingIO, run

@@ -1,1 +1,1 @@
-"""Pure logic: no clock, no sockets, no threads. What is true of a lock whatever carries it."""
+"""Pure logic: no clock, no sockets, no threads. It is the same for every engine."""

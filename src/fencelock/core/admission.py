@@ -1,14 +1,18 @@
-"""The one rule under all primitives: who in a queue of tickets may hold.
+"""The rule under all primitives: which tickets in the queue of a name may hold it.
 
-The first in the queue is admitted when it fits beside those who hold, then the next, and so on until
-one does not fit: nobody overtakes one who waits. A ticket fits if nobody holds, or if all who hold are
-of its own group and the group has permits left for it:
+Tickets are admitted from the front of the queue. The first ticket is admitted if it fits beside the
+current holders, then the second, and so on. Admission stops at the first ticket that does not fit, so no
+ticket overtakes a waiting one.
 
-- mutex and writer: no group, so they hold alone;
-- readers: one group, and there is always room;
-- semaphore(n): a group with n permits, of which a ticket takes one or more. Another n is another group.
+A ticket fits if nobody holds the name. It also fits if all holders belong to its own group and the group
+has enough permits left. The group of a ticket says what kind of lock it is (`ticket.Share`):
 
-Order of arrival is order of admission, so the order number serves as the fence.
+- A mutex and a writer have no group. They hold alone.
+- Readers are one group. Their weight is 0, so any number of readers fits.
+- The holders of a semaphore are a group with a number of permits. Each holder takes one or more of them.
+  Semaphores with different numbers of permits are different groups.
+
+The order of arrival is the order of admission. That is why a ticket's order number can serve as its fence.
 """
 
 from __future__ import annotations
@@ -19,7 +23,10 @@ from fencelock.core.ticket import Share
 
 
 def fits(share: Share, holding: Sequence[Share]) -> bool:
-    """Whether a ticket may hold beside those who hold now. They are of one group, for each fitted."""
+    """Whether a ticket may hold beside the current holders.
+
+    The current holders always belong to one group, because each of them passed this test.
+    """
     if not holding:
         return True
     if not share.group or share.group != holding[0].group:

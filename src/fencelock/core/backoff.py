@@ -6,7 +6,7 @@ from random import Random
 
 
 class Backoff:
-    """Growing pauses with full jitter: many clients that failed together do not return together."""
+    """Growing pauses with jitter, so that clients that failed together do not come back together."""
 
     def __init__(self, base: float, cap: float, random: Random) -> None:
         self._base = base
@@ -21,5 +21,5 @@ class Backoff:
         return ceiling * (0.5 + self._random.random() / 2)
 
     def reset(self) -> None:
-        """Start small again, after a success."""
+        """Start with short pauses again, after a success."""
         self._tries = 0

@@ -1,8 +1,8 @@
-"""Transactions as others see them, and who has to give way to whom.
+"""Transactions as their tickets show them, and which transaction must give way.
 
-A transaction is as old as the fence of its first ticket, and stays so when it is tried again: so it is
-the oldest some day, and gets through. Ages are compared with *everyone ahead*, not only with who holds:
-in a queue one waits for all of them.
+The age of a transaction is the fence of its first ticket. It keeps its age when it is tried again, so one
+day it is the oldest and gets through. Its age is compared with the ages of *all* transactions ahead of it
+in the queue, not only of the holders, because it waits for all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fencelock.core.ticket import Contender, Inspection
 
 POLICIES = ("wait-die", "wound-wait", "timeout", "ordered", "detect")
 
-_WORD = "tx"
+_PREFIX = "tx"
 
 
 class Stamp(NamedTuple):
@@ -26,33 +26,33 @@ class Stamp(NamedTuple):
     """0 on its first ticket, whose fence is the age."""
 
     def pack(self) -> str:
-        """As `Owner.data` of the ticket has it."""
-        return f"{_WORD} {self.id} {self.attempt} {self.age}"
+        """The text for `Owner.data` of the ticket."""
+        return f"{_PREFIX} {self.id} {self.attempt} {self.age}"
 
     @classmethod
     def of(cls, contender: Contender) -> Stamp | None:
-        """The transaction behind a ticket; None if there is none."""
+        """The stamp on a ticket, or None if the ticket belongs to no transaction."""
         match contender.owner.data.split(" "):
-            case [word, id, attempt, age] if word == _WORD:
+            case [prefix, id, attempt, age] if prefix == _PREFIX:
                 return cls(id, int(attempt), int(age) or contender.fence)
         return None
 
     def older_than(self, other: Stamp) -> bool:
-        """Age decides, and between two of one age the id."""
+        """Compare by age. Between two of the same age, the id decides."""
         return (self.age, self.id) < (other.age, other.id)
 
 
 def ahead(seen: Inspection, fence: int) -> list[tuple[Contender, Stamp]]:
-    """The transactions that stand ahead of a fence. All others end by themselves."""
-    stamped = ((one, Stamp.of(one)) for one in seen.contenders if one.fence < fence)
-    return [(one, stamp) for one, stamp in stamped if stamp is not None]
+    """The transactions ahead of a fence. Tickets without a stamp are left out: they end by themselves."""
+    stamped = ((each, Stamp.of(each)) for each in seen.contenders if each.fence < fence)
+    return [(each, stamp) for each, stamp in stamped if stamp is not None]
 
 
 def must_die(mine: Stamp, others: Iterable[Stamp]) -> bool:
-    """wait-die: wait only if older than everyone ahead."""
+    """wait-die: a transaction waits only if it is older than all transactions ahead of it."""
     return any(other.older_than(mine) for other in others)
 
 
 def to_wound(mine: Stamp, others: Iterable[Stamp]) -> list[Stamp]:
-    """wound-wait: the younger ones ahead, who have to give way."""
+    """wound-wait: the younger transactions ahead, which must give way."""
     return [other for other in others if mine.older_than(other)]

@@ -1,4 +1,4 @@
-"""Times a caller may ask for: how long a lease lives (ttl), how long to wait (timeout)."""
+"""The durations that a caller can give, all in seconds: ttl, timeout and others."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ DEFAULT_TTL = 30.0
 MIN_TTL = 0.1
 MAX_TTL = 30 * 86_400.0
 MAX_KEEP = 366 * 86_400.0
+"""How long a note can be kept at most."""
 
-# A lease ends for its holder a little before it ends at the engine: the two clocks may run at
-# different speeds (drift), and the answer to "is it still mine?" is used a moment after it is given.
+# A lease ends for its holder a little before it ends at the engine.
 DRIFT = 0.01
+"""The part of a ttl by which the two clocks may disagree, because they run at different rates."""
 MARGIN = 0.002
+"""The time between the check that a lease is held and the use of the answer."""
 
 
 def check_ttl(ttl: float) -> float:
-    """The ttl as a float, or an error that says what a ttl must be."""
+    """Return the ttl as a float, or raise an error that says what a ttl must be."""
     if type(ttl) is not float:
         ttl = _number("ttl", ttl)
     if not MIN_TTL <= ttl <= MAX_TTL:
@@ -28,7 +30,7 @@ def check_ttl(ttl: float) -> float:
 
 
 def check_timeout(timeout: float | None) -> float:
-    """The timeout as a float, infinite for None, or an error that says what a timeout must be."""
+    """Return the timeout as a float, infinite for None, or raise an error that says what it must be."""
     if timeout is None:
         return math.inf
     timeout = _number("timeout", timeout)
@@ -40,7 +42,7 @@ def check_timeout(timeout: float | None) -> float:
 
 
 def check_patience(patience: float) -> float:
-    """The patience of a transaction as a float, or an error that says what it must be."""
+    """Return the patience of a transaction as a float, or raise an error that says what it must be."""
     patience = _number("patience", patience)
     if not 0 < patience < math.inf:
         raise ValueError(f"patience must be more than zero seconds, not {patience}")
@@ -48,7 +50,7 @@ def check_patience(patience: float) -> float:
 
 
 def check_keep(what: str, keep: float) -> float:
-    """How long to remember something as a float, or an error that says what that must be."""
+    """Return how long to keep a note as a float, or raise an error that says what it must be."""
     keep = _number(what, keep)
     if not MIN_TTL <= keep <= MAX_KEEP:
         raise ValueError(f"{what} must be between {MIN_TTL} and {MAX_KEEP:.0f} seconds, not {keep}")
@@ -60,15 +62,15 @@ def _number(what: str, value: float) -> float:
         raise TypeError(f"{what} must be a number of seconds, not {type(value).__name__}")
     try:
         return float(value)
-    except OverflowError:  # an int beyond all floats
+    except OverflowError:  # the int is too big for a float
         return math.inf if value > 0 else -math.inf
 
 
 def deadline(sent: float, ttl: float) -> float:
-    """Until when a holder may trust a lease whose request it sent at `sent`, on its own clock.
+    """The moment until which a holder may trust its lease, on its own clock.
 
-    `sent` is read *before* the request leaves: the engine starts counting later, so the holder
-    stops earlier than the engine, however long the request and the reply were under way.
+    The holder reads `sent` from that clock *before* it sends the request. The engine starts to count
+    later, so the holder stops before the engine does, however long the request and the reply take.
     """
     return sent + ttl * (1 - DRIFT) - MARGIN
 
@@ -76,10 +78,10 @@ def deadline(sent: float, ttl: float) -> float:
 def suggest_ttl(operation: float, latency: float, drift: float) -> float:
     """A ttl for a lock around an operation: twice the sum of what can make it late, in seconds.
 
-    A lease must outlive the slowest honest run of the work it protects (`operation`), the time a
-    request to the engine takes at its worst (`latency`, once to acquire and renew), and what two
-    clocks may disagree by in that time (`drift`). Twice that leaves room for one retry of
-    everything. Longer is not safer: the ttl is also how long everyone waits after a holder dies.
+    A lease must outlive the slowest normal run of the work that it protects (`operation`), the slowest
+    request to the engine (`latency`), and the difference between two clocks in that time (`drift`).
+    Twice the sum leaves room for one retry of everything. Longer is not safer: after a holder dies,
+    all waiters wait for the rest of its ttl.
     """
     parts = {"operation": operation, "latency": latency, "drift": drift}
     for what, value in parts.items():

@@ -1,19 +1,19 @@
-"""Every error Fencelock raises, in one tree.
+"""Every error that Fencelock raises, in one tree.
 
     FencelockError
-    ├─ LockTimeout (also TimeoutError)   waited, did not get it
-    ├─ LeaseLost                         was held, can't be trusted any more
-    ├─ StaleFence                        a guard refused a holder that was overtaken
-    ├─ WouldDeadlock                     the same caller asked twice
-    ├─ DeadlockVictim                    a transaction that has to give way and be tried again
-    ├─ RanBefore                         run once, it failed, and that was kept
+    ├─ LockTimeout (also TimeoutError)   the caller waited and did not get the lock
+    ├─ LeaseLost                         the lease was held and can't be trusted any more
+    ├─ StaleFence                        a guard refused a holder because a newer one has come
+    ├─ WouldDeadlock                     the caller holds this lock already
+    ├─ DeadlockVictim                    a transaction must give way and be tried again
+    ├─ RanBefore                         the function has run once before and failed
     ├─ Unsupported                       this engine or set-up can't do that
-    ├─ UnsafeEngine                      a correctness lock was asked of an engine that can't give it
-    └─ EngineError                       the engine failed, and whether the request was applied
-       └─ QuorumLost                     too few of its servers are in reach for a majority
+    ├─ UnsafeEngine                      a correctness lock was asked of an efficiency engine
+    └─ EngineError                       the engine failed; `outcome`: may it have acted?
+       └─ QuorumLost                     too few of the engine's servers answer
 
-"Held by someone else" and "the engine is down" never look alike. Arguments that can never be
-right (an empty name, a negative ttl) are a plain `ValueError` or `TypeError`, as everywhere in Python.
+"Another caller holds the lock" and "the engine is down" are always different classes. Arguments that can
+never be right (an empty name, a negative ttl) raise a plain `ValueError` or `TypeError`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from typing import Any, Literal
 from fencelock.core.ticket import Holder
 
 Outcome = Literal["not applied", "unknown"]
+"""Whether an engine acted on a failed request: certainly not, or perhaps."""
 
 
 class FencelockError(Exception):
-    """Anything that Fencelock itself raises; `name` is the lock it is about, if there is one."""
+    """The base of all errors that Fencelock raises. `name` is the lock's name, if there is one."""
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message)
         self.name = name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors travel between processes, and by default pickle would call the class with the
-        # message alone, which fails for some: a multiprocessing.Pool then hangs for ever.
+        # Errors travel between processes. By default, pickle calls the class with the message alone.
+        # That fails for classes that need more, and a multiprocessing.Pool then hangs for ever.
         return _restored, (type(self), self.args, vars(self))
 
 
@@ -46,9 +47,9 @@ def _restored(kind: type[FencelockError], args: tuple[Any, ...], state: dict[str
 
 
 class LockTimeout(FencelockError, TimeoutError):
-    """The lock is held by someone else and the caller was not willing to wait any longer.
+    """Another caller holds the lock, and the timeout is over.
 
-    `holder` is who held it then, if the engine could still tell.
+    `holder` describes the holder, if the engine could still tell.
     """
 
     def __init__(self, message: str, *, name: str, holder: Holder | None = None) -> None:
@@ -57,7 +58,7 @@ class LockTimeout(FencelockError, TimeoutError):
 
 
 class LeaseLost(FencelockError):
-    """The lease was held but can't be trusted any more; `reason` says why."""
+    """The lease was held and can't be trusted any more. `reason` says why."""
 
     def __init__(self, message: str, *, name: str, reason: str) -> None:
         super().__init__(message, name=name)
@@ -65,7 +66,7 @@ class LeaseLost(FencelockError):
 
 
 class StaleFence(FencelockError):
-    """A guard refused what a holder wrote: a newer one was there before. Nothing was changed."""
+    """A guard refused a write, because a newer holder has used the storage. Nothing was changed."""
 
     def __init__(self, name: str, *, given: int, newest: int) -> None:
         super().__init__(
@@ -82,9 +83,10 @@ class WouldDeadlock(FencelockError):
 
 
 class DeadlockVictim(FencelockError):
-    """A transaction has to give up what it holds, because others wait for that; `run()` tries it again.
+    """A transaction must give up its locks, because others wait for them. `run()` tries it again.
 
-    `cycle` is who waits for whom, if that is known; `transaction` the id of the one that gives way.
+    `cycle` says which transaction waits for which, if that is known. `transaction` is the id of the
+    transaction that gives way.
     """
 
     def __init__(
@@ -96,13 +98,13 @@ class DeadlockVictim(FencelockError):
 
 
 class RanBefore(FencelockError):
-    """What was to run once has run before and failed, and its failure was kept; this is a later caller."""
+    """A function that must run once has run before and failed. A later caller gets this error."""
 
 
 class Unsupported(FencelockError):
     """The engine, the URL or this machine can't do what was asked.
 
-    `longest_ttl` is the longest ttl that the engine can keep, if one was asked for that is longer.
+    If the caller asked for a longer ttl than the engine can keep, `longest_ttl` is the longest possible.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class UnsafeEngine(FencelockError):
 
 
 class EngineError(FencelockError):
-    """The engine could not be reached or refused; `outcome` says whether it may have acted."""
+    """The engine could not be reached, or it refused. `outcome` says whether it may have acted."""
 
     def __init__(self, message: str, *, outcome: Outcome, name: str | None = None) -> None:
         super().__init__(message, name=name)
@@ -125,4 +127,4 @@ class EngineError(FencelockError):
 
 
 class QuorumLost(EngineError):
-    """Too few of an engine's servers can be reached for a majority."""
+    """Too few of the engine's servers can be reached for a majority."""

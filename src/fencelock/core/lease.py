@@ -1,4 +1,4 @@
-"""The states of a lease: held, suspended or lost while it lasts, released in the end."""
+"""The states of a lease."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from enum import Enum
 
 
 class LeaseState(Enum):
-    """What a holder may believe."""
+    """What a holder may rely on."""
 
     HELD = "held"
     SUSPENDED = "suspended"
-    """The engine did not answer the last renewal; the deadline has not passed, so it is still ours."""
+    """The engine did not answer the last renewal. The lease is still held until its deadline."""
     LOST = "lost"
-    """Past the deadline, or gone at the engine."""
+    """The deadline has passed, or the engine says that the ticket is gone."""
     RELEASED = "released"
-    """Given back by its holder."""
+    """The holder has released it."""
 
 
 def state_of(now: float, deadline: float, *, suspended: bool, lost: bool) -> LeaseState:
-    """The state that follows from the clock and from what is known; the clock always wins."""
+    """The state of a lease that was not released. Past the deadline it is lost, whatever is known."""
     if lost or now >= deadline:
         return LeaseState.LOST
     return LeaseState.SUSPENDED if suspended else LeaseState.HELD

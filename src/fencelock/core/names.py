@@ -1,4 +1,4 @@
-"""What a lock may be called, and how names are matched."""
+"""The names of locks: which are allowed, and how a pattern matches them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ MAX_NAME_BYTES = 512
 
 
 def check_name(name: str) -> str:
-    """The name as the engines store it, or a `ValueError` that says what is wrong with it.
+    """Return the name as the engines store it, or raise a `ValueError` that says what is wrong.
 
-    Names are brought to Unicode's composed form (NFC), so that two spellings that look the same,
-    typed on two systems, are the same lock. Everything else is taken literally.
+    The name is converted to Unicode's composed form (NFC). Then two spellings that look the same, typed
+    on two systems, are the same lock. Nothing else is changed.
     """
     if not isinstance(name, str):
         raise TypeError(f"a lock's name must be a str, not {type(name).__name__}")
@@ -39,5 +39,5 @@ def check_name(name: str) -> str:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a name fits a shell-like pattern: `*`, `?` and `[abc]`, alike on every engine."""
+    """Whether a name matches a shell pattern (`*`, `?`, `[abc]`). The same on every engine."""
     return fnmatchcase(name, unicodedata.normalize("NFC", pattern))

@@ -1,4 +1,4 @@
-"""A note that an engine keeps for a name, where the engine itself does not count its time."""
+"""A note as an engine stores it, for engines that can't delete it by their own clock."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class Note(NamedTuple):
-    """What was noted down, and for how many seconds."""
+    """A text that `remember` stores and `recall` returns, and how many seconds to keep it."""
 
     keep: float
     text: str
 
     def pack(self) -> bytes:
-        """As an engine stores it."""
+        """The bytes for an engine to store."""
         return f"{self.keep!r} {self.text}".encode()
 
     @classmethod

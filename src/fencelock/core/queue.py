@@ -1,7 +1,13 @@
 """The reference queue: what every engine must do for one name, written as plainly as possible.
 
-The memory engine is this class behind a mutex, the simulator is this class behind a bad network,
-and the tests compare the other engines with it. Times are given, never read.
+The memory engine is this class behind a mutex. The simulator is this class behind a bad network. The
+tests compare every other engine with it.
+
+A ticket's life: `enter` puts it at the end of the queue. It waits until all tickets ahead of it are
+admitted or gone and it fits beside the holders; then it is admitted. It ends when it leaves, when it is
+evicted, or when its ttl has passed since the engine last heard of it.
+
+The methods take the current time as `now`, in seconds. They never read a clock.
 """
 
 from __future__ import annotations
@@ -14,11 +20,14 @@ from fencelock.core.ticket import Departure, Holder, Inspection, Place, Standing
 
 @dataclass(slots=True)
 class _Entry:
+    """A ticket in the queue. Times are moments of the clock that `now` comes from."""
+
     ticket: Ticket
     fence: int
     joined: float
     expires: float
     admitted_at: float | None = None
+    """None while the ticket waits."""
 
     @property
     def held_alone(self) -> bool:
@@ -32,36 +41,40 @@ class TicketQueue:
         self.name = name
         self.fence = 0
         self.abandoned = False
-        self._entries: dict[str, _Entry] = {}  # in order of arrival, which is order of fence
+        self._entries: dict[str, _Entry] = {}  # by id, in order of arrival, which is order of fence
         self._told: list[Ticket] = []
-        self._noted = "", 0.0
+        self._note = "", 0.0
 
     def enter(self, ticket: Ticket, now: float, *, if_free: bool = False) -> Standing:
-        """Join, or look again and renew if already there: the id makes a repeat harmless."""
+        """Join the queue. A ticket that is in the queue is renewed instead, so a repeat is harmless.
+
+        With `if_free`, a new ticket joins only if it is admitted at once. Otherwise it is REFUSED.
+        """
         self._settle(now, asking=ticket.id)
         entry = self._entries.get(ticket.id)
         if entry is None:
             if if_free and not self._free_for(ticket):
                 return Standing(Place.REFUSED)
-            # The clock keeps fences growing when a restart has wiped the last one from memory.
+            # The clock keeps fences growing when a restart has wiped the last fence from memory.
             self.fence = max(self.fence + 1, int(now * 1e6), ticket.floor + 1)
             entry = self._entries[ticket.id] = _Entry(ticket, self.fence, now, now + ticket.ttl)
         elif entry.admitted_at is None or entry.ticket.share.group:
-            # Only one that holds alone may change its mind, and then share. All else is an old request.
+            # Only a ticket that holds alone may change its share: a writer turns reader. Any other
+            # request with another share is an old one that arrived late.
             ticket = ticket._replace(share=entry.ticket.share)
         entry.ticket = ticket
-        # Never sooner than promised before: this may be an old request with a shorter ttl.
+        # Never take back promised time: this may be an old request with a shorter ttl.
         entry.expires = max(entry.expires, now + ticket.ttl)
         self._admit(now, asking=ticket.id)
         return self._standing(entry, now)
 
     def renew(self, ticket: Ticket, now: float) -> Standing:
-        """Extend a ticket if it is there; never bring one back."""
+        """Extend a ticket that is in the queue. A ticket that is gone stays GONE."""
         self._settle(now, asking=ticket.id)
         return self.enter(ticket, now) if ticket.id in self._entries else Standing(Place.GONE)
 
     def leave(self, ticket: Ticket, now: float, departure: Departure = Departure.RELEASED) -> bool:
-        """Take out this very ticket; False if it was not there (any more)."""
+        """Take out this ticket. Returns False if it was not in the queue."""
         self._settle(now, asking=ticket.id)
         entry = self._entries.pop(ticket.id, None)
         if entry is not None and entry.held_alone:
@@ -70,7 +83,7 @@ class TicketQueue:
         return entry is not None
 
     def evict(self, now: float) -> bool:
-        """Take out the holders, whoever they are; False if there were none."""
+        """Take out all holders. Returns False if nobody held the name."""
         self._settle(now)
         holders = [id for id, entry in self._entries.items() if entry.admitted_at is not None]
         for id in holders:
@@ -79,7 +92,7 @@ class TicketQueue:
         return bool(holders)
 
     def inspect(self, now: float, limit: int) -> Inspection:
-        """Who holds and who waits; the first `limit` waiters are listed."""
+        """The holders, and the first `limit` waiters."""
         self._settle(now)
         holders: list[Holder] = []
         waiters: list[Waiter] = []
@@ -95,20 +108,20 @@ class TicketQueue:
         )
 
     def remember(self, ticket: Ticket, text: str, keep: float, now: float) -> bool:
-        """Note something down, if this very ticket holds."""
+        """Store a note for `keep` seconds. Returns False if this ticket does not hold the name."""
         self._settle(now)
         if self.standing(ticket.id, now).place is not Place.ADMITTED:
             return False
-        self._noted = text, now + keep
+        self._note = text, now + keep
         return True
 
     def recall(self, now: float) -> str | None:
-        """What was noted down, unless its time is up."""
-        text, until = self._noted
+        """The stored note, or None if there is none or its time is over."""
+        text, until = self._note
         return text if now < until else None
 
     def told(self) -> list[Ticket]:
-        """The tickets that others' actions have admitted since the last call: wake exactly these."""
+        """The tickets that requests of other tickets have admitted since the last call. Wake these."""
         told, self._told = self._told, []
         return told
 
@@ -116,17 +129,19 @@ class TicketQueue:
         return len(self._entries)
 
     def standing(self, id: str, now: float) -> Standing:
-        """What is known of a ticket without touching it."""
+        """Where a ticket stands. This changes nothing."""
         entry = self._entries.get(id)
         return Standing(Place.GONE) if entry is None else self._standing(entry, now)
 
     def _settle(self, now: float, asking: str = "") -> None:
+        """Take out the expired tickets and admit the tickets that may hold instead."""
         for id in [id for id, entry in self._entries.items() if entry.expires <= now]:
             self._drop(id)
         self._admit(now, asking)
 
     def _drop(self, id: str) -> None:
-        """Take out a ticket whose owner did not do it. Who shares leaves nothing half done."""
+        """Take out a ticket that did not leave by itself. Only a ticket that held alone abandons the name:
+        a ticket that shares it says nothing about the work of the others."""
         self.abandoned = self._entries.pop(id).held_alone or self.abandoned
 
     def _holding(self) -> list[_Entry]:
@@ -138,11 +153,12 @@ class TicketQueue:
         return nobody_waits and fits(ticket.share, [entry.ticket.share for entry in holding])
 
     def _admit(self, now: float, asking: str = "") -> None:
+        """Admit waiting tickets from the front. `asking` gets an answer, so it needs no wake-up."""
         holding = [entry.ticket.share for entry in self._holding()]
         for id, entry in self._entries.items():
             if entry.admitted_at is None:
                 if not fits(entry.ticket.share, holding):
-                    return  # nobody overtakes one who waits
+                    return  # the tickets behind it may fit, but no ticket overtakes
                 entry.admitted_at = now
                 holding.append(entry.ticket.share)
                 if id != asking:
@@ -152,7 +168,8 @@ class TicketQueue:
         if entry.admitted_at is not None:
             return Standing(Place.ADMITTED, entry.fence, self.abandoned)
         ahead = [other for other in self._entries.values() if other.fence < entry.fence]
-        # Who waits right ahead looks after itself as long as it lives; of those who hold, any may go.
-        near = ahead[-1:] if ahead[-1].admitted_at is None else ahead
-        first = min(other.expires for other in near)
+        # A waiter directly ahead watches the tickets ahead of it, so this ticket watches only that
+        # waiter. Directly behind the holders, the end of any of them may make room.
+        watched = ahead[-1:] if ahead[-1].admitted_at is None else ahead
+        first = min(other.expires for other in watched)
         return Standing(Place.WAITING, entry.fence, recheck=max(0.0, first - now))

@@ -1,4 +1,4 @@
-"""A ticket: one contender's place in the queue of a name, and what an engine answers about it."""
+"""Tickets, and what an engine answers about them. A ticket is a contender's place in the queue of a name."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import NamedTuple
 
 
 class Share(NamedTuple):
-    """With whom a ticket may hold a name: with others of the same group, as far as the permits reach.
+    """Which tickets may hold a name together: tickets of one group, while the group has permits left.
 
-    Those without a group hold alone; `admission` has the rule.
+    A ticket without a group holds alone. `admission.py` has the rule.
     """
 
     group: str = ""
     weight: int = 1
-    """How many of the group's permits it takes."""
+    """How many of the group's permits the ticket takes."""
     permits: int = 1
     """How many permits the group has in all."""
 
     @classmethod
     def of(cls, permits: int, weight: int = 1) -> Share:
-        """A part of a semaphore. Whoever has another number of permits in mind is of another group."""
+        """The share of a semaphore's ticket. Another number of permits makes another group."""
         return cls(f"{permits} permits", weight, permits)
 
 
 ALONE = Share()
-"""A mutex, or the writer of a read-write lock."""
+"""The share of a mutex, and of the writer of a read-write lock."""
 
 READING = Share("read", weight=0)
-"""A reader: there is room for any number."""
+"""The share of a reader. Readers take no permits, so any number of them fits."""
 
 
 class Owner(NamedTuple):
-    """Who, for people: shown in messages and listings, never used to decide anything."""
+    """A description of the ticket's owner for people. No decision depends on it."""
 
     host: str
     pid: int
@@ -46,7 +46,7 @@ class Owner(NamedTuple):
         return f"{self.label} ({place})" if self.label else place
 
     def pack(self) -> str:
-        """One line for an engine to store; hosts contain no spaces, and labels no tabs."""
+        """One line for an engine to store. A host contains no space and a label contains no tab."""
         return f"{self.host} {self.pid} {self.label}" + (f"\t{self.data}" if self.data else "")
 
     @classmethod
@@ -57,8 +57,11 @@ class Owner(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """What a contender sends. The id is random, secret and made before the first byte is sent,
-    so that every request can be repeated and still means the same thing."""
+    """What a contender sends to an engine.
+
+    The id is random and secret. It is made before the first byte is sent, so every request can be
+    repeated and still means the same thing.
+    """
 
     name: str
     id: str
@@ -66,7 +69,8 @@ class Ticket(NamedTuple):
     owner: Owner
     share: Share = ALONE
     floor: int = 0
-    """A newcomer's fence is to be above this: somebody has seen it, though the engine may have forgotten."""
+    """A new ticket's fence must be greater than this number. Some storage has seen this fence, and the
+    engine may have forgotten it."""
 
     def __repr__(self) -> str:
         return f"<Ticket for {self.name!r} of {self.owner}>"
@@ -76,29 +80,31 @@ class Place(IntEnum):
     """Where a ticket stands. Engines answer with these numbers."""
 
     GONE = 0
-    """Not in the queue: it expired, was evicted, has left or was never there."""
+    """The ticket is not in the queue. It expired, was evicted, has left, or never joined."""
     WAITING = 1
+    """The ticket is in the queue and must wait."""
     ADMITTED = 2
+    """The ticket holds the name."""
     REFUSED = 3
-    """It was to join only if free, and it was not free: it did not join."""
+    """The ticket did not join: it asked to join only if the name was free, and the name was not free."""
 
 
-# For those who ask all the time: it takes four times as long to get at a member of a class.
+# For code that runs on every request: looking up a member of an enum class takes four times as long.
 GONE, WAITING, ADMITTED, REFUSED = Place
 
 
 class Departure(IntEnum):
-    """Why a ticket is taken out: the next holder learns whether the one before it was done."""
+    """Why a ticket is taken out. It decides whether the next holder finds the name abandoned."""
 
     RELEASED = 0
-    """Its holder is done."""
+    """The holder has finished its work."""
     LOST = 1
-    """Its holder lost the lease in the middle of its work: whoever is next finds it abandoned."""
+    """The holder lost its lease in the middle of its work. The next holder finds the name abandoned."""
     WITHDRAWN = 2
-    """Nobody ever worked under it: how the holder before it ended still counts."""
+    """Nobody worked under this ticket. The flag stays as the previous holder left it."""
 
     def abandoned(self, before: bool) -> bool:
-        """Whether a name counts as abandoned once its holder has departed in this way."""
+        """Whether the name is abandoned after this departure. `before`: whether it was until then."""
         return before if self is Departure.WITHDRAWN else self is Departure.LOST
 
 
@@ -108,13 +114,14 @@ class Standing(NamedTuple):
     place: Place
     fence: int = 0
     abandoned: bool = False
-    """The last one that held alone did not release: its work may be half done."""
+    """The last ticket that held alone was not released. Its work may be half done."""
     recheck: float = math.inf
-    """Seconds until one ahead would expire: look again then, if nothing was heard."""
+    """Seconds until a ticket ahead expires unless it is renewed. A waiter that has heard nothing until
+    then asks the engine again."""
 
 
 class Holder(NamedTuple):
-    """A ticket that holds a name, as people may see it: without its id."""
+    """A ticket that holds a name, in the form that people may see: without its secret id."""
 
     owner: Owner
     fence: int
@@ -126,7 +133,7 @@ class Holder(NamedTuple):
 
 
 class Waiter(NamedTuple):
-    """A ticket that waits for a name, as people may see it: without its id."""
+    """A ticket that waits for a name, in the form that people may see: without its secret id."""
 
     owner: Owner
     fence: int
@@ -141,17 +148,17 @@ Contender = Holder | Waiter
 
 
 class Inspection(NamedTuple):
-    """Who holds a name and who waits for it, at one moment."""
+    """The holders and the waiters of a name at one moment."""
 
     name: str
     holders: tuple[Holder, ...]
     waiters: tuple[Waiter, ...]
     waiting: int
-    """How many wait in all: `waiters` may show only the first of them."""
+    """The number of all waiters. `waiters` may list only the first of them."""
     fence: int
-    """The newest fence handed out, 0 if none is remembered."""
+    """The newest fence of this name, or 0 if the engine remembers none."""
     abandoned: bool
-    """The last one that held alone did not release."""
+    """The last ticket that held alone was not released."""
 
     @property
     def contenders(self) -> tuple[Contender, ...]:

@@ -1,13 +1,17 @@
-"""A lock URL, taken apart. Its text form never shows the password."""
+"""The URL of an engine, in parts. Its text form never shows the password."""
 
 from __future__ import annotations
 
 import math
+import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 _NAMED = ("memory",)
-"""Schemes of engines that have a name and no host: any text will do."""
+"""Schemes whose URLs contain a name and no host. The name is any text."""
+
+_HOST = re.compile(r"(?:\[(?P<address>[^\]]+)\]|(?P<name>[^:\[]+))(?::(?P<port>[0-9]{0,5}))?")
+"""`name`, `name:port` or `[address]:port`."""
 
 
 class Url(NamedTuple):
@@ -22,7 +26,7 @@ class Url(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Url:
-        """Take a URL apart, or raise a `ValueError` that says what is wrong, without its password."""
+        """Split a URL into its parts. A `ValueError` says what is wrong and never shows the password."""
         if not isinstance(text, str):
             raise TypeError(f"a lock URL must be a str, not {type(text).__name__}")
         scheme, separator, _ = text.partition("://")
@@ -32,7 +36,6 @@ class Url(NamedTuple):
             )
         if scheme.lower() in _NAMED:
             return cls._named(scheme.lower(), text)
-        # urlsplit knows one host only, so the list of hosts is split here.
         try:
             parts = urlsplit(text)
         except ValueError:  # its message may quote the password
@@ -44,11 +47,12 @@ class Url(NamedTuple):
                 "a lock URL must begin with a scheme of letters, digits, '+', '-' and '.'"
             )
         if "@" not in parts.netloc and parts.netloc and "@" in text:
-            # Else the rest of the password would be taken for a path, and shown.
+            # Otherwise the rest of the password would count as the path, and be shown.
             raise ValueError(
                 f"{scheme}://…: an '@' stands behind a '/', '?' or '#': if these belong to the "
                 "password, write them as %2F, %3F and %23"
             )
+        # urlsplit knows only one host, so the list of hosts is split here.
         credentials, _, hostlist = parts.netloc.rpartition("@")
         user, _, password = credentials.partition(":")
         return cls(
@@ -69,7 +73,7 @@ class Url(NamedTuple):
         return cls(scheme, ((name, None),) if name else (), None, None, "", options)
 
     def __str__(self) -> str:
-        """The URL as it may be shown: the password is replaced, options are left out."""
+        """The URL for people: the password is replaced and the options are left out."""
         secret = ":***" if self.password else ""
         credentials = f"{self.user or ''}{secret}@" if self.user or self.password else ""
         show = _show if self.scheme not in _NAMED else lambda name, _: name
@@ -80,14 +84,14 @@ class Url(NamedTuple):
         return f"<Url {self}>"
 
     def only(self, *known: str) -> None:
-        """Refuse options that the engine does not know: a misspelt one must not be ignored."""
+        """Refuse options that the engine does not know, so that a misspelt option is never ignored."""
         for option in self.options:
             if option not in known:
                 listing = ", ".join(known) if known else "none"
                 raise ValueError(f"{self}: unknown option {option!r}; known options: {listing}")
 
     def seconds(self, option: str, default: float) -> float:
-        """An option that is a number of seconds."""
+        """The value of an option that is a number of seconds."""
         text = self.options.get(option)
         if text is None:
             return default
@@ -101,22 +105,13 @@ class Url(NamedTuple):
 
 
 def _host(text: str, scheme: str) -> tuple[str, int | None]:
-    if text.startswith("["):  # [::1]:6379
-        host, bracket, rest = text[1:].partition("]")
-        port = rest[1:]
-        good = bracket and rest[:1] in ("", ":")
-    else:
-        host, _, port = text.partition(":")
-        good = True
-    if (
-        not good
-        or not host
-        or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536))
-    ):
+    match = _HOST.fullmatch(text)
+    port = int(match["port"]) if match and match["port"] else None
+    if match is None or (port is not None and not 0 < port < 65536):
         raise ValueError(
             f"{scheme}://…: a host must look like name:port, with a port from 1 to 65535"
         )
-    return host, int(port) if port else None
+    return match["address"] or match["name"], port
 
 
 def _show(host: str, port: int | None) -> str:

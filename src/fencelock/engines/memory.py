@@ -1,4 +1,4 @@
-"""The memory engine: the reference queue, for clients of one process. For tests and simulation."""
+"""The memory engine: the reference queue for the clients of one process. For tests and simulation."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import REENTERED, Engine, Traits
 from fencelock.io.contract import IO, Event
+from fencelock.io.reentry import ownership
 
 T = TypeVar("T")
 
 
 class MemoryStore:
-    """What a server would hold: queues by name, and whom to wake."""
+    """What a server would keep: the queues by name, and the events of the parked tickets by id."""
 
     def __init__(self) -> None:
-        # Re-entrant, so that who has it already can be refused, and does not wait for itself.
+        # Re-entrant, so that a thread that holds it already is refused and does not wait for itself.
         self._mutex = threading.RLock()
+        self._held_here = ownership(self._mutex)
         self._queues: dict[str, TicketQueue] = {}
         self.parked: dict[str, Event] = {}
 
     def on(self, name: str, act: Callable[[TicketQueue], T]) -> T:
-        """Act on one queue, then wake those whom this admitted."""
-        if self._mutex._is_owned():  # type: ignore[attr-defined]
+        """Act on one queue, then wake the tickets that this admitted."""
+        if self._held_here():
             raise EngineError(REENTERED, outcome="not applied", name=name)
         with self._mutex:
             queue = self._queues.setdefault(name, TicketQueue(name))
@@ -60,7 +62,7 @@ class MemoryEngine(Engine):
         supports_sharing=True,
         supports_notes=True,
         cross_process=False,
-        condition="all who want the lock are in this process",
+        condition="all users of the lock are in this process",
     )
 
     def __init__(self, store: MemoryStore, io: IO) -> None:
@@ -68,7 +70,7 @@ class MemoryEngine(Engine):
         self._io = io
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
-        # Ready to be woken before joining: a wake-up must not fall between the two.
+        # The event is there before the ticket joins, so no wake-up can be missed.
         self._store.parked[ticket.id] = self._io.event()
         standing = self._store.on(
             ticket.name, lambda queue: queue.enter(ticket, self._io.now(), if_free=if_free)

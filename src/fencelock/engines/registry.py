@@ -19,7 +19,7 @@ Opener = Callable[[Url, IO], Engine]
 GROUP = "fencelock.engines"
 """The entry point group under which other packages offer engines: scheme = "package.module:opener"."""
 
-# scheme -> module, opener, extra. Imported only when used: nobody pays for engines they don't run.
+# scheme -> module, opener, extra. A module is imported when its scheme is first used.
 _BUILT_IN = {
     "memory": ("fencelock.engines.memory", "open_memory", None),
     "sqlite": ("fencelock.engines.sqlite.engine", "open_sqlite", None),
@@ -42,11 +42,11 @@ _BUILT_IN = {
 }
 
 _PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
-"""Modules whose packages are called otherwise."""
+"""The packages of modules that have another name than their package."""
 
 
 def open_engine(text: str, io: IO) -> Engine:
-    """The engine for a URL; no I/O happens yet."""
+    """The engine for a URL. Opening does no I/O."""
     url = Url.parse(text)
     return _opener(url)(url, io)
 
@@ -59,18 +59,18 @@ def _opener(url: Url) -> Opener:
         except ImportError as error:
             if extra is None or (error.name or "").startswith("fencelock"):
                 raise
-            raise Unsupported(f"{url.scheme}:// {_lacking(error, extra)}") from error
+            raise Unsupported(f"{url.scheme}:// {_missing(error, extra)}") from error
         return opener
     for entry_point in _offered():
         if entry_point.name == url.scheme:
             found: Opener = entry_point.load()
             return found
     known = ", ".join(f"{scheme}://" for scheme in schemes())
-    raise Unsupported(f"no engine for {url.scheme}:// URLs; known are {known}")
+    raise Unsupported(f"no engine for {url.scheme}:// URLs; known schemes: {known}")
 
 
-def _lacking(error: ImportError, extra: str) -> str:
-    """What a driver lacks: itself, or a library of the system, as psycopg without libpq."""
+def _missing(error: ImportError, extra: str) -> str:
+    """What is missing: the driver itself, or a library of the system, such as libpq for psycopg."""
     advice = f"install it with: pip install 'fencelock[{extra}]'"
     if isinstance(error, ModuleNotFoundError):
         module = (error.name or "").partition(".")[0]
@@ -80,12 +80,14 @@ def _lacking(error: ImportError, extra: str) -> str:
 
 
 def schemes() -> list[str]:
-    """Every scheme that can be asked for here."""
+    """Every scheme that can be used here."""
     return sorted({*_BUILT_IN, *(entry_point.name for entry_point in _offered())})
 
 
 def _offered() -> Iterable[EntryPoint]:
     """The engines that other packages offer."""
-    from importlib.metadata import entry_points  # a fifth of our import time, and rarely needed
+    from importlib.metadata import (
+        entry_points,
+    )  # slow to import, and rarely needed
 
     return entry_points(group=GROUP)

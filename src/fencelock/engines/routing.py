@@ -1,12 +1,12 @@
 """Several engines as one: each name belongs to one of them, by a pattern or by its hash.
 
-For those who outgrow one cluster. Nothing is shared between the parts, so nothing is promised across
-them but what an order of names gives: `lock_all` takes names in one order, wherever they are.
+For programs that outgrow one cluster. The engines share nothing, so there is no promise across them, with
+one exception: `lock_all` takes names in one order, also if they belong to different engines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -17,11 +17,11 @@ from fencelock.engines.contract import Engine, Traits
 from fencelock.io.contract import IO
 
 Routes = Mapping[str, str | Sequence[str]]
-"""Patterns, the first that matches counts, and the URL for each; or several URLs, and the hash chooses."""
+"""A URL for each pattern. The first pattern that matches a name counts. A hash chooses among several URLs."""
 
 
 def open_routed(routes: Routes, io: IO, open_one: Callable[[str, IO], Engine]) -> RoutedEngine:
-    """The engine for a table of routes; a URL that occurs twice is one engine."""
+    """The engine for a table of routes. A URL that occurs twice is one engine."""
     if not hasattr(routes, "items"):
         raise TypeError('give a URL, or a dict of patterns and URLs: {"order:*": url, "*": url}')
     if not routes or list(routes)[-1] != "*":
@@ -48,7 +48,7 @@ class RoutedEngine(Engine):
         self._table = table
         self._engines = engines
         self._io = io
-        self.traits = _least(engines)
+        self.traits = _common_traits(engines)
         self.part_of = lru_cache(4096)(self._part_of)
 
     def _part_of(self, name: str) -> Engine:
@@ -56,8 +56,8 @@ class RoutedEngine(Engine):
         engines = next(engines for pattern, engines in self._table if matches(name, pattern))
         if len(engines) == 1:
             return engines[0]
-        # The highest of their hashes: when one is added or taken away, only its own names move.
-        return max(engines, key=lambda one: _weight(name, engines.index(one)))
+        # The engine with the highest hash: when an engine is added or removed, only its own names move.
+        return max(engines, key=lambda engine: _weight(name, engines.index(engine)))
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         return await self.part_of(ticket.name).enter(ticket, if_free=if_free, timeout=timeout)
@@ -86,7 +86,7 @@ class RoutedEngine(Engine):
                 for index, answer in zip(indexes, answers, strict=True):
                     standings[index] = answer
 
-        # Side by side: one that hangs must not use up the time of the others.
+        # At the same time: an engine that hangs must not use up the time of the others.
         (first, *rest) = groups.items()
         others = [self._io.spawn(renew_at(*group), "fencelock-renew") for group in rest]
         await renew_at(*first)
@@ -135,31 +135,33 @@ class RoutedEngine(Engine):
             await engine.close()
 
 
-def _weight(name: str, place: int) -> bytes:
-    return blake2b(f"{place} {name}".encode(), digest_size=8).digest()
+def _weight(name: str, index: int) -> bytes:
+    return blake2b(f"{index} {name}".encode(), digest_size=8).digest()
 
 
-def _least(engines: list[Engine]) -> Traits:
-    """What all of them can promise."""
+def _common_traits(engines: list[Engine]) -> Traits:
+    """What all of the engines can promise."""
     traits = [engine.traits for engine in engines]
-    if len({one.heartbeat is None for one in traits}) > 1:
+    if len({each.leases_expire for each in traits}) > 1:
         raise ValueError("engines with a ttl and engines without one can't be used as one")
-    weakest = min(traits, key=lambda one: one.guarantee == "correctness")
+    weakest = min(traits, key=lambda each: each.guarantee == "correctness")
     return weakest._replace(
-        fifo=all(one.fifo for one in traits),
-        push=all(one.push for one in traits),
-        supports_sharing=all(one.supports_sharing for one in traits),
-        supports_notes=all(one.supports_notes for one in traits),
-        accepts_floor=all(one.accepts_floor for one in traits),
-        cross_process=all(one.cross_process for one in traits),
-        fenced_while_waiting=all(one.fenced_while_waiting for one in traits),
-        max_overstay=max(one.max_overstay for one in traits),
-        fencing="; ".join(dict.fromkeys(one.fencing for one in traits)),
-        clock="; ".join(dict.fromkeys(one.clock for one in traits)),
-        condition=_conditions(traits) if weakest.guarantee == "correctness" else "",
+        fifo=all(each.fifo for each in traits),
+        push=all(each.push for each in traits),
+        supports_sharing=all(each.supports_sharing for each in traits),
+        supports_notes=all(each.supports_notes for each in traits),
+        accepts_floor=all(each.accepts_floor for each in traits),
+        cross_process=all(each.cross_process for each in traits),
+        fenced_while_waiting=all(each.fenced_while_waiting for each in traits),
+        max_overstay=max(each.max_overstay for each in traits),
+        fencing=_all_of(each.fencing for each in traits),
+        clock=_all_of(each.clock for each in traits),
+        condition=(
+            _all_of(each.condition for each in traits) if weakest.guarantee == "correctness" else ""
+        ),
     )
 
 
-def _conditions(traits: list[Traits]) -> str:
-    """Those of all of them; each once."""
-    return "; ".join(dict.fromkeys(one.condition for one in traits if one.condition))
+def _all_of(texts: Iterable[str]) -> str:
+    """The texts in a row, each once."""
+    return "; ".join(dict.fromkeys(text for text in texts if text))

@@ -1,4 +1,4 @@
-"""TLS, for the engines whose connections are ours: what their URLs may say about it."""
+"""TLS options in URLs, for the engines whose connections Fencelock opens itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TLS_OPTIONS = ("ca", "cert", "key", "verify")
 
 
 def tls_of(url: Url) -> ssl.SSLContext:
-    """Whom to trust, and who we are."""
+    """The TLS context for a URL: which servers to trust, and the client's own certificate."""
     if url.options.get("verify", "yes") not in ("yes", "no"):
         raise ValueError(f"{url}: option verify must be yes or no")
     if "key" in url.options and "cert" not in url.options:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from fencelock.core.durations import check_timeout
 from fencelock.core.errors import EngineError, LockTimeout, StaleFence, Unsupported, WouldDeadlock
-from fencelock.core.functions import is_async
+from fencelock.core.function_kind import is_async
 from fencelock.core.ticket import ALONE, READING, Owner, Share, Ticket
 from fencelock.io.blocking import run
 from fencelock.primitives.blocks import (

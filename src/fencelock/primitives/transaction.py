@@ -13,7 +13,7 @@ from fencelock.core.backoff import Backoff
 from fencelock.core.deadlock import Stamp
 from fencelock.core.durations import check_patience, check_timeout
 from fencelock.core.errors import DeadlockVictim, FencelockError, LeaseLost
-from fencelock.core.functions import is_async
+from fencelock.core.function_kind import is_async
 from fencelock.io.blocking import run
 from fencelock.primitives.blocks import Undo, undo_all
 from fencelock.primitives.context import Context

@@ -1,8 +1,8 @@
 """The invariants: what must be true of every run, whatever the network and the clocks did.
 
-None of them says that two processes never both *think* they hold a lock after an engine has lost
-its memory: no system can promise that. What must hold then is that no stale write is accepted.
-Each checker yields a sentence per violation.
+No invariant says that two processes never both *think* they hold a lock after an engine has lost its
+memory: no system can promise that. Then the promise is that no stale write is accepted. Each checker
+yields a sentence for each violation.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from fencelock.primitives.claim import EVICTED
 from fencelock.primitives.schedule import RENEW_AT
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.primitives.waiting import MIN_TIMEOUT
-from fencelock.torture.history import Attempt, Grant, History, Place
+from fencelock.torture.history import Attempt, Grant, History, Stay
 from fencelock.torture.storage import GuardedCounters
 
-_EXACT = 1e-6
-"""Room for rounding, nothing else."""
+# All in seconds.
+_ROUNDING = 1e-6
 _PROMPT = 0.01
 """What happens "at once" may take a few steps of the process."""
 _HANDOFF = 0.05
-"""From one who begins to release to the next one who holds, when nothing is lost."""
+"""From the start of a release until the next ticket holds, when no message is lost."""
 _CLEANUP = 0.5
-"""How soon nothing is left of an attempt that is over, beyond a quarter of its ttl."""
+"""How long the clean-up of an attempt may take, beyond a quarter of its ttl."""
 
 Checker = Callable[[History, GuardedCounters], Iterator[str]]
 
@@ -62,10 +62,10 @@ def no_lost_update(history: History, counters: GuardedCounters) -> Iterator[str]
 def fences_grow(history: History, counters: GuardedCounters) -> Iterator[str]:
     """Fences strictly grow in the order of admission, also when the engine lost its memory."""
     newest: dict[str, int] = {}
-    for place in history.admissions:
-        if place.fence <= newest.get(place.name, 0):
-            yield f"{place.name}: fence {place.fence} was admitted after {newest[place.name]}"
-        newest[place.name] = max(place.fence, newest.get(place.name, 0))
+    for stay in history.admissions:
+        if stay.fence <= newest.get(stay.name, 0):
+            yield f"{stay.name}: fence {stay.fence} was admitted after {newest[stay.name]}"
+        newest[stay.name] = max(stay.fence, newest.get(stay.name, 0))
     held: dict[str, Grant] = {}
     for grant in history.grants:
         name = grant.attempt.name
@@ -79,36 +79,36 @@ def fences_grow(history: History, counters: GuardedCounters) -> Iterator[str]:
 
 
 def one_believer(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """Whoever believes to hold does hold: until then the engine admits nobody else.
+    """While a holder relies on its lease, the engine admits no other ticket.
 
-    This needs no guard, but clocks within their drift, and an engine that forgets nothing.
+    This is true without a guard, if the clocks stay within their drift and the engine forgets nothing.
     """
-    admitted = {(place.name, place.fence): place.admitted for place in history.admissions}
+    admitted = {(stay.name, stay.fence): stay.admitted for stay in history.admissions}
     for name in history.names:
         grants = [grant for grant in history.grants if grant.attempt.name == name]
         for earlier in grants:
             for later in grants:
                 moment = admitted.get((name, later.fence), later.granted)
-                if earlier.fence >= later.fence or earlier.believed <= moment + _EXACT:
+                if earlier.fence >= later.fence or earlier.believed <= moment + _ROUNDING:
                     continue
                 if not history.forgot(name, earlier.attempt.started, moment):
                     yield (
-                        f"{name}: {earlier} believed to hold for "
+                        f"{name}: {earlier} relied on its lease for "
                         f"{earlier.believed - moment:.4f} s after {later} was admitted"
                     )
 
 
 def first_come_first_served(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """Nobody who stays in the queue is overtaken."""
-    for place in history.admissions:
-        for other in history.places:
+    """No ticket that stays in the queue is overtaken."""
+    for stay in history.admissions:
+        for other in history.stays:
             if (
-                other.name == place.name
-                and other.joined < place.joined
-                and other.admitted > place.admitted
-                and other.left > place.admitted + _EXACT
+                other.name == stay.name
+                and other.joined < stay.joined
+                and other.admitted > stay.admitted
+                and other.left > stay.admitted + _ROUNDING
             ):
-                yield f"{place.name}: {place.label} was admitted before {other.label}, who had come first"
+                yield f"{stay.name}: {stay.label} was admitted before {other.label}, which came first"
 
 
 def loss_is_noticed(history: History, counters: GuardedCounters) -> Iterator[str]:
@@ -119,8 +119,8 @@ def loss_is_noticed(history: History, counters: GuardedCounters) -> Iterator[str
         awake = history.awake_at(grant.attempt.io.name, grant.believed_until, _PROMPT)
         due = awake + _PROMPT
         if awake > grant.believed_until:
-            # It may have been stopped while it sent a renewal, and then wait for the answer first;
-            # check() does not.
+            # The process may have been stopped while it sent a renewal. Then it waits for the answer
+            # first; check() does not.
             due += grant.lease.ttl * RENEW_AT
         if min(grant.closed, grant.told) > due and due < history.ended_at:
             late = min(grant.closed, grant.told) - grant.believed_until
@@ -140,31 +140,31 @@ def no_loss_without_cause(history: History, counters: GuardedCounters) -> Iterat
 
 
 def nothing_leaked(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """Nothing is left of an attempt that is over, and nobody who still waits is forgotten."""
+    """Nothing is left of an attempt that is over, and no ticket that still waits is forgotten."""
     yield from history.leftovers
-    for place in history.places:
-        attempt = history.attempts[place.label]
-        if place.by != "entered":
-            yield f"{place.name}: {attempt.label} was put into the queue although it did not ask"
+    for stay in history.stays:
+        attempt = history.attempts[stay.label]
+        if stay.by != "entered":
+            yield f"{stay.name}: {attempt.label} was put into the queue although it did not ask"
         if attempt.io.name in history.crashes:
             continue
         # Without faults a ticket stays exactly as long as it is wanted.
-        gone = min(place.left, place.expires)
+        gone = min(stay.left, stay.expires)
         closed = history.closed.get(attempt.io.name, math.inf)
-        # What was under way or lost when its client closed can't be taken back by anyone.
-        stray = closed < history.settled_at or (closed < math.inf and place.joined > attempt.ended)
-        if attempt.ended < math.inf and not stray and not place.again:
-            wanted_until = max(attempt.ended, history.settled_at, place.joined)
+        # A request that was on its way or lost when its client closed can't be cleaned up.
+        stray = closed < history.settled_at or (closed < math.inf and stay.joined > attempt.ended)
+        if attempt.ended < math.inf and not stray and not stay.again:
+            wanted_until = max(attempt.ended, history.settled_at, stay.joined)
             allowed = min(wanted_until + attempt.ttl / 4 + _CLEANUP, closed)
             if gone > allowed:
-                yield f"{place.name}: {attempt.label} stayed in the queue after it was over"
-        elapsed = place.left - history.settled_at
-        if place.cause == "expired" and elapsed > attempt.ttl and attempt.ended > place.left:
-            yield f"{place.name}: {attempt.label} was forgotten while it was still wanted"
+                yield f"{stay.name}: {attempt.label} stayed in the queue after it was over"
+        elapsed = stay.left - history.settled_at
+        if stay.cause == "expired" and elapsed > attempt.ttl and attempt.ended > stay.left:
+            yield f"{stay.name}: {attempt.label} was forgotten while it was still wanted"
 
 
 def progress(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """When the faults have stopped, everyone alive gets the lock within ttl + a bit."""
+    """When the faults have stopped, every live worker gets the lock within its ttl and a bit."""
     attempts = history.attempts.values()
     longest = max((attempt.ttl for attempt in attempts), default=0.0)
     veterans = [attempt for attempt in attempts if attempt.started < history.calm_at]
@@ -185,13 +185,13 @@ def progress(history: History, counters: GuardedCounters) -> Iterator[str]:
         waited, handoffs = _idle_wait(history, attempt)
         bound = handoffs * _HANDOFF
         if any(
-            place.name == attempt.name and history.attempts[place.label].ended < place.joined
-            for place in history.places
+            stay.name == attempt.name and history.attempts[stay.label].ended < stay.joined
+            for stay in history.stays
         ):
-            bound += longest  # somebody's last words, which ended with their ttl
+            bound += longest  # a late request put in a ticket that ended only with its ttl
         if attempt.started < aftermath:
-            # What is left of the faults: requests that hang, tickets of the dead, and waiters whose
-            # wake-up will never come because the engine forgot where to send it.
+            # What is left of the faults: requests that hang, tickets of crashed processes, and waiters
+            # whose wake-up will never come because the engine forgot where to send it.
             bound += longest + history.settled_at - history.calm_at
         if waited > bound:
             yield (
@@ -201,7 +201,7 @@ def progress(history: History, counters: GuardedCounters) -> Iterator[str]:
 
 
 def _idle_wait(history: History, attempt: Attempt) -> tuple[float, int]:
-    """How long an attempt waited, after the faults, while nobody held; and how many held meanwhile."""
+    """How long an attempt waited after the faults while nobody held, and the number of hand-offs."""
     cursor = max(attempt.started, history.calm_at)
     idle, handoffs = 0.0, 1
     for grant in history.grants:
@@ -215,8 +215,8 @@ def _idle_wait(history: History, attempt: Attempt) -> tuple[float, int]:
 
 
 def within_budget(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """A timeout is the whole of the wait, and an engine that is frozen is reported soon."""
-    joined = {place.label for place in history.places}
+    """An acquire ends within its timeout, and a frozen engine is reported soon."""
+    joined = {stay.label for stay in history.stays}
     for attempt in history.attempts.values():
         if attempt.outcome in ("cancelled", "closed", "unfinished"):
             continue
@@ -225,7 +225,7 @@ def within_budget(history: History, counters: GuardedCounters) -> Iterator[str]:
             budget = min(budget, REQUEST_TIMEOUT)
         if attempt.timeout == 0.0:
             budget = REQUEST_TIMEOUT  # one request, but a true answer
-        # The last look, the clean-up and the question who holds it may all hang.
+        # The last look, the clean-up and the question for the holder may all hang.
         allowed = _HANDOFF if attempt.started > history.settled_at else 3 * MIN_TIMEOUT
         allowed += sum(end - start for start, end in history.pauses.get(attempt.io.name, ()))
         over = attempt.got - attempt.started - budget / attempt.io.rate - allowed
@@ -234,20 +234,20 @@ def within_budget(history: History, counters: GuardedCounters) -> Iterator[str]:
 
 
 def abandonment_is_told(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """A lease says that it was abandoned if the last one who held did not release, and only then."""
+    """A lease says that the name was abandoned if the last holder did not release, and only then."""
     expected: dict[tuple[str, int], bool] = {}
-    previous: dict[str, Place] = {}
-    for place in history.admissions:
-        before = previous.get(place.name)
+    previous: dict[str, Stay] = {}
+    for stay in history.admissions:
+        before = previous.get(stay.name)
         abandoned = before is not None and before.cause in ("expired", "evicted", "lost")
-        if before is not None and before.cause == "withdrawn":  # it did not work: nothing changed
-            abandoned = expected[place.name, before.fence]
+        if before is not None and before.cause == "withdrawn":  # it did no work, so nothing changed
+            abandoned = expected[stay.name, before.fence]
         if before is not None and any(
-            before.left <= wipe <= place.admitted for wipe in history.wipes
+            before.left <= wipe <= stay.admitted for wipe in history.wipes
         ):
             abandoned = False  # the engine has forgotten how it ended
-        expected[place.name, place.fence] = abandoned
-        previous[place.name] = place
+        expected[stay.name, stay.fence] = abandoned
+        previous[stay.name] = stay
     for grant in history.grants:
         told = expected.get((grant.attempt.name, grant.fence), grant.abandoned)
         if grant.abandoned != told:

@@ -1,7 +1,7 @@
-"""Transactions that take the same names in every order: do all of them come to an end?
+"""Transactions that take the same names in different orders: do all of them finish?
 
-Run `python -m fencelock.torture.deadlocks --seeds 0-999` for every policy, with how often somebody had to
-give way. Everyone keeps to one policy in a run; the network is slow now and then, but loses nothing.
+`python -m fencelock.torture.deadlocks --seeds 0-999` runs every policy, and says how often a transaction had
+to give way. All transactions of a run have the same policy. The network is sometimes slow and loses nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from fencelock.torture.network import Faults, FaultyEngine, Network, Server
 TRANSACTIONS, NAMES = 8, 6
 TTL = 5.0
 HORIZON = 300.0
-"""Virtual seconds, far more than all of them need."""
+"""The longest run in virtual seconds. All transactions together need far less."""
 
 Change = Callable[[AsyncTransaction], None]
 
 
 @dataclass
-class Verdict:
+class DeadlockResult:
     """How one run ended."""
 
     seed: int
@@ -42,7 +42,7 @@ class Verdict:
 
 
 class Deadlocks:
-    """One world in which transactions get into each other's way."""
+    """One simulated world with transactions that block one another."""
 
     def __init__(self, seed: int, policy: str, change: Change | None = None) -> None:
         self.seed = seed
@@ -60,15 +60,15 @@ class Deadlocks:
         self._finished = 0
         self._ended = START
 
-    def run(self) -> Verdict:
-        """Run it until nothing happens any more."""
+    def run(self) -> DeadlockResult:
+        """Run until nothing happens any more."""
         tasks = [self._start(number) for number in range(TRANSACTIONS)]
         self.world.run(until=START + HORIZON)
         self._violations += [f"{task!r} died of {error!r}" for task, error in self.world.failures]
         if self._finished < len(tasks):
-            self._violations.append(f"{len(tasks) - self._finished} never came to an end")
+            self._violations.append(f"{len(tasks) - self._finished} never finished")
         self.world.close()
-        return Verdict(
+        return DeadlockResult(
             self.seed,
             self.policy,
             self._finished,
@@ -91,7 +91,7 @@ class Deadlocks:
         contexts = Contexts(lambda: context)
 
         def make(name: str, data: str) -> AsyncLock:
-            owner = Owner(io.name, context.pid, f"t{number}", data)
+            owner = Owner(io.name, number, f"t{number}", data)
             return AsyncLock(
                 contexts, name, ttl=TTL, timeout=None, owner=owner, reentrant=False, on_lost=None
             )
@@ -123,19 +123,19 @@ class Deadlocks:
         await context.close()
 
 
-def run_many(policy: str, seeds: range, change: Change | None = None) -> list[Verdict]:
-    """All schedules of one policy."""
+def run_many(policy: str, seeds: range, change: Change | None = None) -> list[DeadlockResult]:
+    """Run all seeds with one policy."""
     return [Deadlocks(seed, policy, change).run() for seed in seeds]
 
 
-def summary(verdicts: list[Verdict]) -> str:
+def summary(results: list[DeadlockResult]) -> str:
     """One line about many runs."""
-    bad = [verdict for verdict in verdicts if verdict.violations]
-    way = sum(verdict.given_way for verdict in verdicts) / len(verdicts)
-    mean = sum(verdict.seconds for verdict in verdicts) / len(verdicts)
+    bad = [result for result in results if result.violations]
+    given_way = sum(result.given_way for result in results) / len(results)
+    mean = sum(result.seconds for result in results) / len(results)
     return (
-        f"{verdicts[0].policy:>10}: {len(verdicts)} runs, {len(bad)} with violations, given way "
-        f"{way:.1f} times a run, the last one was done after {mean:.2f} s"
+        f"{results[0].policy:>10}: {len(results)} runs, {len(bad)} with violations, "
+        f"{given_way:.1f} transactions a run gave way, the last one finished after {mean:.2f} s"
     )
 
 
@@ -148,11 +148,11 @@ def main(arguments: list[str] | None = None) -> int:
     first, _, last = options.seeds.partition("-")
     failed = 0
     for policy in options.policy or POLICIES:
-        verdicts = run_many(policy, range(int(first), int(last or first) + 1))
-        print(summary(verdicts))
-        for verdict in [verdict for verdict in verdicts if verdict.violations][:3]:
+        results = run_many(policy, range(int(first), int(last or first) + 1))
+        print(summary(results))
+        for result in [result for result in results if result.violations][:3]:
             failed += 1
-            print(f"  seed {verdict.seed}: {'; '.join(verdict.violations[:3])}")
+            print(f"  seed {result.seed}: {'; '.join(result.violations[:3])}")
     return 1 if failed else 0
 
 

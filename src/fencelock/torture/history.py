@@ -1,4 +1,4 @@
-"""What happened in a run, by true time, from three sides: the callers, the engine, the network."""
+"""What happened in a run, in true time, as the callers, the engine and the network saw it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencelock.io.simulated import SimulatedIO, World
 from fencelock.primitives.lease import BaseLease
 from fencelock.torture.network import Server
 
-_MANY = 1_000
+_ALL_WAITERS = 1_000
 
 
 @dataclass(slots=True, eq=False)
@@ -26,17 +26,17 @@ class Attempt:
     timeout: float
     started: float
     got: float = math.inf
-    """When the acquire ended, with a lease or without."""
+    """When the acquire ended, with a lease or without one."""
     ended: float = math.inf
-    """When all was over: nothing of it may be left at the engine from then on."""
+    """When the attempt was over. From then on nothing of it may be left at the engine."""
     outcome: str = "unfinished"
     last: bool = False
-    """The one that every live contender must win after the faults have stopped."""
+    """Whether this is the attempt that must succeed: each live worker makes one after the faults."""
 
 
 @dataclass(slots=True, eq=False)
 class Grant:
-    """One lease, and what its holder believed about it."""
+    """One lease, and until when its holder relied on it."""
 
     attempt: Attempt
     lease: BaseLease
@@ -45,7 +45,7 @@ class Grant:
     believed_until: float
     abandoned: bool
     closed: float = math.inf
-    """When the holder stopped relying on it: it began to release, or its process died."""
+    """When the holder stopped relying on it: it began to release, or its process crashed."""
     told: float = math.inf
     """When `on_lost` ran."""
     reason: str = ""
@@ -63,7 +63,7 @@ class Grant:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class Stay:
     """One ticket's stay in a queue, from the engine's side."""
 
     name: str
@@ -75,37 +75,37 @@ class Place:
     left: float = math.inf
     cause: str = ""
     by: str = ""
-    """What kind of request put it there."""
+    """The kind of request that put it there."""
     again: bool = False
-    """Put there by a second copy of a request that had been answered: nobody can know of it."""
+    """Whether a second copy of a request put it there. The first was answered, so no client knows of this."""
 
 
 class History:
-    """The record of one run. Checkers read it when the run is over."""
+    """The record of one run. The checkers read it when the run is over."""
 
     def __init__(self, world: World, server: Server, names: list[str]) -> None:
         self.world = world
         self.names = names
         self.attempts: dict[str, Attempt] = {}
         self.grants: list[Grant] = []
-        self.places: list[Place] = []
-        self.admissions: list[Place] = []
+        self.stays: list[Stay] = []
+        self.admissions: list[Stay] = []
         self.counts: Counter[str] = Counter()
         self.forgotten: list[tuple[float, str]] = []
-        """When and where the engine took a lock from its holder: broken, or its memory wiped."""
+        """When the engine took which lock from its holder: it was broken, or the memory was wiped."""
         self.wipes: list[float] = []
         self.pauses: dict[str, list[tuple[float, float]]] = {}
         self.crashes: dict[str, float] = {}
         self.closed: dict[str, float] = {}
-        """When a process had closed its client: nothing may be there any more."""
+        """When a process had closed its client. From then on nothing of it may be left."""
         self.calm_at = math.inf
-        """From here on there are no more faults."""
+        """From this moment on there are no new faults."""
         self.settled_at = math.inf
-        """From here on nothing of the faults is under way any more."""
+        """From this moment on no message from the time of the faults is on its way."""
         self.ended_at = math.inf
         self.leftovers: list[str] = []
         self._server = server
-        self._here: dict[str, dict[int, Place]] = {name: {} for name in names}
+        self._here: dict[str, dict[int, Stay]] = {name: {} for name in names}
         self._open: dict[SimulatedIO, list[Grant]] = {}
         server.observe = self.look
         world.after_step = self.sample
@@ -115,7 +115,7 @@ class History:
     def attempt(
         self, io: SimulatedIO, name: str, ttl: float, timeout: float | None, *, last: bool
     ) -> Attempt:
-        """Someone begins to want a lock."""
+        """A worker begins to ask for a lock."""
         label = f"a{len(self.attempts)}"
         patience = math.inf if timeout is None else timeout
         attempt = Attempt(io, label, name, ttl, patience, self.world.time, last=last)
@@ -125,7 +125,7 @@ class History:
         return attempt
 
     def granted(self, attempt: Attempt, lease: BaseLease) -> Grant:
-        """It got a lease."""
+        """The attempt got a lease."""
         now = self.world.time
         attempt.got = now
         until = now + lease.remaining() / attempt.io.rate
@@ -139,20 +139,20 @@ class History:
     def lost(self, grant: Grant | None, lease: BaseLease) -> None:
         """`on_lost` ran."""
         self.counts["leases lost"] += 1
-        if grant is None:  # before its caller even had it in hand
+        if grant is None:  # lost before the acquire returned it
             return
         grant.told = min(grant.told, self.world.time)
         grant.reason = lease._claim.reason or ""
         self.world.log(grant.attempt.io.name, f"{grant.attempt.label} lost: {grant.reason}")
 
     def releasing(self, grant: Grant) -> None:
-        """Its holder relies on it no more."""
+        """Its holder does not rely on it any more."""
         self.sample(grant.attempt.io)
         grant.closed = min(grant.closed, self.world.time)
         self._open[grant.attempt.io].remove(grant)
 
     def over(self, attempt: Attempt, outcome: str) -> None:
-        """An attempt is over, with or without having held."""
+        """An attempt is over, with or without a lease."""
         attempt.ended = self.world.time
         attempt.got = min(attempt.got, attempt.ended)
         attempt.outcome = outcome
@@ -160,7 +160,7 @@ class History:
         self.world.log(attempt.io.name, f"{attempt.label} is over: {outcome}")
 
     def sample(self, io: SimulatedIO) -> None:
-        """After each step of a process: what do its leases say of themselves?"""
+        """After each step of a process: record the state of its leases."""
         for grant in self._open.get(io, ()):
             lease = grant.lease
             if lease.state is LeaseState.LOST:
@@ -177,51 +177,41 @@ class History:
     # --- the engine's side
 
     def look(self, name: str, cause: str) -> None:
-        """After each change of a queue: who has come, was admitted, has gone?"""
+        """After each change of a queue: record which tickets have joined, were admitted or have gone."""
         server, now = self._server, self.world.time
-        seen = server.store.on(name, lambda queue: queue.inspect(server.io.now(), _MANY))
+        seen = server.store.on(name, lambda queue: queue.inspect(server.io.now(), _ALL_WAITERS))
         here = self._here[name]
         if cause == "wiped":
             self.wipes.append(now)
         present: dict[int, Contender] = {c.fence: c for c in seen.contenders}
         for fence in [fence for fence in here if fence not in present]:
-            place = here.pop(fence)
-            place.left = now
-            # One that was found expired on the occasion has not left by itself.
-            expired = place.expires <= now
-            if (
-                place.admitted == math.inf
-                and not expired
-                and fence < min(present, default=math.inf)
-            ):
-                # The one ahead was found expired in this very step, so it left as the holder.
-                place.admitted = now
-                self.admissions.append(place)
-            place.cause = "expired" if expired and cause != "wiped" else cause
+            stay = here.pop(fence)
+            stay.left = now
+            # A ticket that was found expired in this step has not left by itself.
+            expired = stay.expires <= now
+            if stay.admitted == math.inf and not expired and fence < min(present, default=math.inf):
+                # The ticket ahead was found expired in the same step, so this ticket left as the holder.
+                stay.admitted = now
+                self.admissions.append(stay)
+            stay.cause = "expired" if expired and cause != "wiped" else cause
             if cause in ("evicted", "wiped") and not expired:
                 self.forgotten.append((now, name))
         for fence, contender in present.items():
             known = here.get(fence)
             if known is None:
-                known = here[fence] = Place(name, contender.owner.label, fence, now, 0.0)
+                known = here[fence] = Stay(name, contender.owner.label, fence, now, 0.0)
                 known.by, known.again = cause, server.again
-                self.places.append(known)
+                self.stays.append(known)
             known.expires = now + contender.expires_in
         for holder in seen.holders:
             if here[holder.fence].admitted == math.inf:
                 here[holder.fence].admitted = now
                 self.admissions.append(here[holder.fence])
 
-    def left_behind(self) -> list[Place]:
-        """Tickets that are in a queue now and have not expired."""
-        for name in self.names:
-            self.look(name, "looked")
-        return [place for here in self._here.values() for place in here.values()]
-
     # --- the world's side
 
     def pause(self, io: SimulatedIO, seconds: float) -> None:
-        """Let a process stand still for a while, but not longer than there are faults."""
+        """Stop a process for a while, but not beyond the time of the faults."""
         now = self.world.time
         seconds = min(seconds, self.calm_at - now)
         io.pause(seconds)
@@ -230,7 +220,7 @@ class History:
         self.world.log(io.name, f"paused for {seconds:.2f} s")
 
     def crashed(self, io: SimulatedIO) -> None:
-        """A process is dead: it believes nothing any more."""
+        """A process has crashed. It does not rely on anything any more."""
         now = self.world.time
         self.counts["crashes"] += 1
         self.crashes[io.name] = now
@@ -238,10 +228,10 @@ class History:
         for grant in self._open.pop(io, []):
             grant.closed = min(grant.closed, now)
 
-    def awake_at(self, process: str, moment: float, wink: float) -> float:
-        """The first moment from then on at which a process was not paused for at least a wink."""
+    def awake_at(self, process: str, moment: float, least: float) -> float:
+        """The first moment from then on after which a process ran for at least so many seconds."""
         for start, end in sorted(self.pauses.get(process, [])):
-            if start - wink <= moment < end:
+            if start - least <= moment < end:
                 moment = end
         return moment
 

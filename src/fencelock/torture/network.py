@@ -1,4 +1,4 @@
-"""A server and the bad network in front of it: the memory engine as seen through a broken cable."""
+"""A server, and the faulty network between it and the clients. The server is the memory engine."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from fencelock.io.simulated import SimulatedIO, World
 
 T = TypeVar("T")
 
-Deed = Callable[[], T]
-"""What a request does when it reaches the server; it may be done twice, late or never."""
+Action = Callable[[], T]
+"""What a request does when it reaches the server. It may run twice, late or never."""
 
 
 @dataclass(frozen=True)
 class Faults:
-    """How bad the network is. Probabilities per message; times in seconds."""
+    """How bad the network is: probabilities for each message, and durations in seconds."""
 
     delay: float = 0.001
-    """A message's usual time under way; each one differs."""
+    """The mean delay of a message."""
     lost_requests: float = 0.0
     lost_replies: float = 0.0
-    """The request was carried out, the sender never hears of it."""
+    """The server has acted, but the sender never hears of it."""
     duplicates: float = 0.0
-    """The request is carried out once more, later: also after requests that were sent after it."""
+    """The server acts a second time, later: perhaps after requests that were sent later."""
     late: float = 0.0
     lateness: float = 0.0
-    """A late message comes up to this much later, so perhaps after its sender has given up."""
+    """The longest extra delay of a late message. Its sender may have given up by then."""
     lost_pushes: float = 0.0
 
 
@@ -42,7 +42,7 @@ CALM = Faults()
 
 
 class Server:
-    """What the clients talk to: a memory engine that can stop, come back, and forget."""
+    """A memory engine that can stop, start again, and lose its memory."""
 
     def __init__(self, world: World) -> None:
         self.io = world.process("server", rate=1.0)
@@ -50,14 +50,14 @@ class Server:
         self.engine = MemoryEngine(self.store, self.io)
         self.up = True
         self.again = False
-        """Whether the request that is being carried out is a second copy."""
+        """Whether the current request is a second copy."""
         self.observe: Callable[[str, str], None] = lambda name, cause: None
-        """Called with a name after each change of its queue, and with what the change was."""
+        """Called after each change of a queue, with its name and the kind of change."""
 
     def enter(self, ticket: Ticket, if_free: bool, push: Event) -> Standing:
         standing = run(self.engine.enter(ticket, if_free=if_free, timeout=0.0))
         if standing.place is Place.WAITING:
-            self.store.parked[ticket.id] = push  # instead of one that only this process could see
+            self.store.parked[ticket.id] = push  # replaces an event that only the server could see
         self.observe(ticket.name, "entered")
         return standing
 
@@ -84,16 +84,16 @@ class Server:
         return seen
 
     def standing(self, ticket: Ticket) -> Standing:
-        """What a wake-up can tell: read where the queue has just changed."""
+        """The standing that a wake-up carries, read right after the queue has changed."""
         return self.store.on(ticket.name, lambda queue: queue.standing(ticket.id, self.io.now()))
 
     def stop(self) -> None:
-        """Go away: nothing is answered, and nobody who was parked will be woken."""
+        """Stop: no request is answered, and no parked ticket will be woken."""
         self.up = False
         self.store.parked.clear()
 
     def start(self, names: Sequence[str], *, wiped: bool) -> None:
-        """Come back, with or without memory."""
+        """Start again, with or without the old memory."""
         self.up = True
         if wiped:
             self.store.wipe()
@@ -102,7 +102,7 @@ class Server:
 
 
 class Network:
-    """Carries messages between the processes and the server, as badly as it is told to."""
+    """Carries messages between the processes and the server, with the faults it is given."""
 
     def __init__(self, world: World, server: Server) -> None:
         self.world = world
@@ -112,17 +112,17 @@ class Network:
         self.cut_off: set[str] = set()
         """Processes that can't reach the server at the moment."""
 
-    def send(self, engine: FaultyEngine, what: str, deed: Deed[Any], reply: _Reply) -> None:
+    def send(self, engine: FaultyEngine, what: str, action: Action[Any], reply: _Reply) -> None:
         """Carry a request to the server and its answer back, or not."""
         chance, faults = self.world.random.random, self.faults
         if not self._passes(engine) or chance() < faults.lost_requests:
             self._lose(engine, f"request {what}", reply, outcome="not applied")
             return
-        self.world.after(self._delay(), lambda: self._deliver(engine, what, deed, reply))
+        self.world.after(self._delay(), lambda: self._deliver(engine, what, action, reply))
         if chance() < faults.duplicates:
             self.counts["requests duplicated"] += 1
             again = self._delay() + chance() * faults.lateness
-            self.world.after(again, lambda: self._deliver(engine, f"{what} again", deed, None))
+            self.world.after(again, lambda: self._deliver(engine, f"{what} again", action, None))
 
     def push(self, engine: FaultyEngine, ticket: Ticket) -> None:
         """Carry a wake-up to a client."""
@@ -130,7 +130,7 @@ class Network:
             self.counts["pushes lost"] += 1
             self.world.log(engine.io.name, f"push to {ticket.owner.label} lost")
             return
-        # Some engines can tell all in the wake-up itself, others only say: look again.
+        # Some engines send the standing with the wake-up, others only say: look again.
         news = self.server.standing(ticket) if self.world.random.random() < 0.5 else None
         self.world.after(self._delay(), lambda: engine.pushed(ticket, news))
 
@@ -146,13 +146,13 @@ class Network:
         return delay
 
     def _deliver(
-        self, engine: FaultyEngine, what: str, deed: Deed[Any], reply: _Reply | None
+        self, engine: FaultyEngine, what: str, action: Action[Any], reply: _Reply | None
     ) -> None:
         if not self._passes(engine):
             self._lose(engine, f"request {what}", reply, outcome="unknown")
             return
         self.server.again = reply is None
-        answer = deed()
+        answer = action()
         self.server.again = False
         self.world.log("server", f"{engine.io.name} {what} -> {_shown(answer)}")
         if reply is None:
@@ -170,7 +170,7 @@ class Network:
         self.world.after(self._delay(), arrive)
 
     def _lose(self, engine: FaultyEngine, what: str, reply: _Reply | None, *, outcome: str) -> None:
-        """A message vanishes: silently, or with a broken connection that its sender notices."""
+        """Lose a message: silently, or with a broken connection that its sender notices."""
         self.counts["requests lost" if what.startswith("request") else "replies lost"] += 1
         self.world.log(engine.io.name, f"{what} lost")
         if reply is not None and self.world.random.random() < 0.4:
@@ -178,7 +178,7 @@ class Network:
 
 
 class _Reply:
-    """Where an answer is awaited."""
+    """The reply to one request, and its caller's wait for it."""
 
     __slots__ = ("_error", "_event", "_value")
 
@@ -206,7 +206,7 @@ class _Reply:
 
 
 class FaultyEngine(Engine):
-    """One process's connection to the server, over the bad network. Otherwise the memory engine."""
+    """One process's connection to the server, over the faulty network. Otherwise the memory engine."""
 
     traits = MemoryEngine.traits
 
@@ -219,11 +219,11 @@ class FaultyEngine(Engine):
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         parked = self.parked[ticket.id] = _Parked(self, ticket)
 
-        def deed() -> Standing:
+        def action() -> Standing:
             return self._server.enter(ticket, if_free, cast(Event, parked))
 
         what = f"enter {ticket.owner.label}" + (" if free" if if_free else "")
-        standing = await self._ask(what, deed, timeout)
+        standing = await self._ask(what, action, timeout)
         if standing.place is not Place.WAITING:
             self.unpark(ticket)
         return standing
@@ -232,7 +232,7 @@ class FaultyEngine(Engine):
         labels = " ".join(ticket.owner.label for ticket in tickets)
         what = f"renew {labels}"
         standings = await self._ask(what, lambda: self._server.renew(tickets), timeout)
-        # An engine of several nodes may have heard from some of them only.
+        # An engine with several nodes may have had answers from some of them only.
         lost, chance = self._network.faults.lost_replies, self.io.random.random
         return [None if lost and chance() < lost else standing for standing in standings]
 
@@ -264,7 +264,7 @@ class FaultyEngine(Engine):
             parked.event.set()
 
     def disconnect(self) -> None:
-        """Let everyone who is parked notice that the connection is gone."""
+        """Tell every parked ticket that the connection is gone."""
         for parked in self.parked.values():
             parked.broken = True
             parked.event.set()
@@ -285,16 +285,16 @@ class FaultyEngine(Engine):
     async def close(self) -> None:
         pass
 
-    async def _ask(self, what: str, deed: Deed[T], timeout: float) -> T:
+    async def _ask(self, what: str, action: Action[T], timeout: float) -> T:
         await self.io.sleep(0)  # a process may be stopped, or a task cancelled, before it sends
         reply = _Reply(self.io)
-        self._network.send(self, what, deed, reply)
+        self._network.send(self, what, action, reply)
         answer: T = await reply.get(what, timeout)
         return answer
 
 
 class _Parked:
-    """A waiting ticket: the client's end, which sleeps, and the server's, which wakes it."""
+    """A waiting ticket: the event on which its client sleeps, and the server's way to wake it."""
 
     __slots__ = ("broken", "engine", "event", "news", "ticket")
 

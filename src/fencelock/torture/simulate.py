@@ -1,7 +1,7 @@
-"""Seeded simulation: a world in which everything goes wrong, run to its end and judged.
+"""Seeded simulation: a world with faults of every kind, run to its end and checked.
 
-Run `python -m fencelock.torture.simulate --seeds 0-999` for many schedules and a summary, and
-`python -m fencelock.torture.simulate --seed 42 --trace` for one of them again, exactly.
+`python -m fencelock.torture.simulate --seeds 0-999` runs many schedules and prints a summary.
+`python -m fencelock.torture.simulate --seed 42 --trace` runs one of them again, exactly.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from fencelock.torture.checkers import violations
 from fencelock.torture.history import History
 from fencelock.torture.network import CALM, Faults, FaultyEngine, Network, Server
 from fencelock.torture.storage import GuardedCounters
-from fencelock.torture.workers import TTLS, Home, Worker
+from fencelock.torture.workers import TTLS, SimulatedClient, Worker
 
 HORIZON = 600.0
-"""Virtual seconds after which a run must have come to rest."""
+"""The virtual seconds within which a run must end."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SimulationResult:
     """How one run ended."""
 
     seed: int
@@ -39,29 +39,24 @@ class Verdict:
 
     @property
     def trace(self) -> list[str]:
-        """All that happened, a line each."""
+        """Everything that happened, one line each."""
         return self.world.tail()
 
     def report(self, lines: int = 40) -> str:
-        """What is wrong, how to see it again, and how it came about."""
+        """The violations, the command that repeats the run, and the end of its trace."""
         return "\n".join(
             [
                 f"seed {self.seed}: {len(self.violations)} violations",
                 *(f"  {violation}" for violation in self.violations[:10]),
-                f"replay: {replay_command(self.seed)}",
+                f"replay: python -m fencelock.torture.simulate --seed {self.seed} --trace",
                 *([f"the last {lines} lines of its trace:"] if lines else []),
                 *(self.trace[-lines:] if lines else []),
             ]
         )
 
 
-def replay_command(seed: int) -> str:
-    """How to run one seed again and watch."""
-    return f"python -m fencelock.torture.simulate --seed {seed} --trace"
-
-
 class Simulation:
-    """One world, made from a seed. Subclasses can plant bugs by other contexts and workers."""
+    """One world, made from a seed. A subclass can plant a bug with another context or worker."""
 
     context: type[Context] = Context
     worker: type[Worker] = Worker
@@ -77,14 +72,14 @@ class Simulation:
         self.counters = GuardedCounters(
             self.world, delay=0.002, late=self._sometimes(0.3), lateness=2.0
         )
-        self.homes = [self._home(number) for number in range(self.random.randint(2, 6))]
+        self.clients = [self._client(number) for number in range(self.random.randint(2, 6))]
 
-    def run(self) -> Verdict:
-        """Run it to its end and judge it."""
+    def run(self) -> SimulationResult:
+        """Run to the end and check the invariants."""
         world, history = self.world, self.history
         self._plan_faults()
-        for home in self.homes:
-            home.io.spawn(self._live(home), f"main of {home.io.name}")
+        for client in self.clients:
+            client.io.spawn(self._live(client), f"main of {client.io.name}")
         problems: list[str] = []
         with _logging_to(world):
             try:
@@ -98,36 +93,36 @@ class Simulation:
                 problems += violations(history, self.counters)
             world.close()
         counts = history.counts + self.network.counts
-        return Verdict(self.seed, problems, counts, world)
+        return SimulationResult(self.seed, problems, counts, world)
 
-    # --- the cast
+    # --- the processes
 
-    def _home(self, number: int) -> Home:
+    def _client(self, number: int) -> SimulatedClient:
         io = self.world.process(f"p{number}")
         engine = FaultyEngine(self.network, io)
-        return Home(io, engine, self.context(engine, io))
+        return SimulatedClient(io, engine, self.context(engine, io))
 
-    async def _live(self, home: Home) -> None:
-        """The main program of a process: its workers, then perhaps an orderly end."""
+    async def _live(self, client: SimulatedClient) -> None:
+        """The main program of a process: it runs its workers, then perhaps closes its client."""
         random, history = self.random, self.history
         count = random.choice((1, 1, 2))
-        workers = [self.worker(number, home, history, self.counters) for number in range(count)]
-        tasks = [home.io.spawn(worker.run(2), f"worker {worker.number}") for worker in workers]
+        workers = [self.worker(number, client, history, self.counters) for number in range(count)]
+        tasks = [client.io.spawn(worker.run(2), f"worker {worker.number}") for worker in workers]
         for task in tasks:
             await task.join()
         if random.random() < 0.5:
-            await self._end(home)
+            await self._end(client)
 
-    async def _end(self, home: Home) -> None:
-        self.world.log(home.io.name, "closes")
-        await home.context.close()
+    async def _end(self, client: SimulatedClient) -> None:
+        self.world.log(client.io.name, "closes")
+        await client.context.close()
         self.history.counts["clients closed"] += 1
-        self.history.closed.setdefault(home.io.name, self.world.time)
+        self.history.closed.setdefault(client.io.name, self.world.time)
 
     # --- the faults
 
     def _sometimes(self, most: float) -> float:
-        """A probability for this run: often none at all, so that faults are seen alone, too."""
+        """A probability for this run. It is often 0, so that some runs have only one kind of fault."""
         return self.random.choice((0.0, 0.2, 1.0)) * most
 
     def _plan_faults(self) -> None:
@@ -161,19 +156,19 @@ class Simulation:
         return min(seconds, self.history.calm_at - self.world.time)
 
     def _pause(self) -> None:
-        io = self.random.choice(self.homes).io
+        io = self.random.choice(self.clients).io
         if not io.crashed:
             self.history.pause(io, self.random.random() * self.random.choice(TTLS) * 2)
 
     def _partition(self) -> None:
-        home = self.random.choice(self.homes)
+        client = self.random.choice(self.clients)
         seconds = self._until_calm(self.random.random() * 5.0)
-        self.network.cut_off.add(home.io.name)
+        self.network.cut_off.add(client.io.name)
         self.history.counts["partitions"] += 1
-        self.world.log(home.io.name, f"is cut off for {seconds:.2f} s")
-        self.world.after(seconds, lambda: self.network.cut_off.discard(home.io.name))
+        self.world.log(client.io.name, f"is cut off for {seconds:.2f} s")
+        self.world.after(seconds, lambda: self.network.cut_off.discard(client.io.name))
         if self.random.random() < 0.5:
-            home.engine.disconnect()
+            client.engine.disconnect()
 
     def _restart(self) -> None:
         if not self.server.up:
@@ -184,16 +179,16 @@ class Simulation:
         self.world.log("server", f"restarts for {seconds:.2f} s, {'wiped' if wiped else 'intact'}")
         self.server.stop()
         self.world.after(seconds, lambda: self.server.start(self.names, wiped=wiped))
-        for home in self.homes:
+        for client in self.clients:
             if self.random.random() < 0.7:
-                home.engine.disconnect()
+                client.engine.disconnect()
 
     def _crash(self) -> None:
-        alive = [home for home in self.homes if not home.io.crashed]
+        alive = [client for client in self.clients if not client.io.crashed]
         if len(alive) > 1 and self.random.random() < 0.5:
-            home = self.random.choice(alive)
-            home.io.crash()
-            self.history.crashed(home.io)
+            client = self.random.choice(alive)
+            client.io.crash()
+            self.history.crashed(client.io)
 
     def _break(self) -> None:
         if self.server.up and self.random.random() < 0.5:
@@ -203,29 +198,29 @@ class Simulation:
                 self.world.log("server", f"{name} was broken")
 
     def _close(self) -> None:
-        """A client is closed while its workers are at work."""
-        home = self.random.choice(self.homes)
-        if not home.io.crashed and self.random.random() < 0.3:
-            home.io.spawn(self._end(home), "closing")
+        """Close a client while its workers use it."""
+        client = self.random.choice(self.clients)
+        if not client.io.crashed and self.random.random() < 0.3:
+            client.io.spawn(self._end(client), "closing")
 
     # --- the end
 
     def _look_for_leftovers(self) -> None:
         leftovers = self.history.leftovers
-        for home in self.homes:
-            if home.io.crashed:
+        for client in self.clients:
+            if client.io.crashed:
                 continue
-            name, context = home.io.name, home.context
-            leftovers += [f"the task {task!r} is left" for task in home.io.tasks]
+            name, context = client.io.name, client.context
+            leftovers += [f"the task {task!r} is left" for task in client.io.tasks]
             if not context.idle or (context.sweeper and not context.closing):
                 leftovers.append(f"{name} still holds or renews something")
-            if home.engine.parked:
-                leftovers.append(f"{name} still has {len(home.engine.parked)} parked tickets")
+            if client.engine.parked:
+                leftovers.append(f"{name} still has {len(client.engine.parked)} parked tickets")
 
 
 @contextmanager
 def _logging_to(world: World) -> Iterator[None]:
-    """Let the library's warnings go into the trace instead of to the terminal."""
+    """Write the library's warnings into the trace, not to the terminal."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -242,7 +237,7 @@ def _logging_to(world: World) -> Iterator[None]:
         log.propagate = propagate
 
 
-def simulate(seed: int) -> Verdict:
+def simulate(seed: int) -> SimulationResult:
     """Run one seed."""
     return Simulation(seed).run()
 
@@ -256,7 +251,7 @@ def main(arguments: list[str] | None = None) -> int:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="run this one schedule")
     which.add_argument("--seeds", metavar="FIRST-LAST", help="run all of these")
-    parser.add_argument("--trace", action="store_true", help="show all that happened")
+    parser.add_argument("--trace", action="store_true", help="show everything that happened")
     options = parser.parse_args(arguments)
     if options.seed is not None:
         seeds = range(options.seed, options.seed + 1)
@@ -274,14 +269,14 @@ def _run_many(seeds: range, *, trace: bool) -> int:
     bad, steps = 0, 0
     started = time.perf_counter()
     for seed in seeds:
-        verdict = simulate(seed)
-        counts += verdict.counts
-        steps += verdict.world.steps
+        result = simulate(seed)
+        counts += result.counts
+        steps += result.world.steps
         if trace:
-            print("\n".join(verdict.trace))
-        if verdict.violations:
+            print("\n".join(result.trace))
+        if result.violations:
             bad += 1
-            print(verdict.report(0 if trace else 40))
+            print(result.report(0 if trace else 40))
     elapsed = time.perf_counter() - started
     print(
         f"{len(seeds)} schedules, {steps} steps in {elapsed:.1f} s "

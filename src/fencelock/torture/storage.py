@@ -1,4 +1,4 @@
-"""What a lock protects: a counter in a store that checks fences, reached over a slow network."""
+"""The storage that the locks protect: counters behind a guard that checks fences, over a slow network."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class _Row:
 
 
 class GuardedCounters:
-    """One counter per name; a fence that is older than one it has seen is turned away.
+    """One counter for each name. A write with an older fence than the newest is refused.
 
-    The network to it loses nothing but can be slow, so that a write may land long after its
-    sender has lost the lock: the case that fences exist for.
+    The network to the storage loses nothing but can be slow. So a write may arrive long after its sender
+    has lost the lock: this is the case that fences exist for.
     """
 
     def __init__(self, world: World, *, delay: float, late: float, lateness: float) -> None:
@@ -45,38 +45,38 @@ class GuardedCounters:
         self.writes: list[Write] = []
 
     def calm(self) -> None:
-        """Be quick from now on."""
+        """Answer quickly from now on."""
         self._late = 0.0
 
     def value(self, name: str) -> int:
-        """What is stored."""
+        """The stored value."""
         return self._row(name).value
 
     async def read(self, io: SimulatedIO, name: str) -> int:
-        """The counter's value, whoever asks."""
+        """The counter's value. Reading needs no fence."""
         value: int = await self._ask(io, lambda: self._row(name).value)
         return value
 
     async def raise_fence(self, io: SimulatedIO, name: str, fence: int, id: str) -> bool:
-        """The read barrier: turn away older fences from now on. False: this one is older itself."""
+        """The read barrier: refuse older fences from now on. Returns False if this fence is older itself."""
         passed: bool = await self._ask(io, lambda: self.admit(self._row(name), fence, id))
         return passed
 
     async def write(self, io: SimulatedIO, name: str, fence: int, id: str, value: int) -> bool:
-        """Store a value if the fence is good; the check and the write are one step."""
+        """Store a value if the fence is not too old. The check and the write are one step."""
 
-        def deed() -> bool:
+        def action() -> bool:
             row = self._row(name)
             accepted = self.admit(row, fence, id)
             write = Write(name, self._world.time, fence, id, value, row.value, accepted)
             self.writes.append(write)
             if accepted:
                 row.value = value
-            what = f"{write.replaced} -> {value}" if accepted else f"{value} turned away"
+            what = f"{write.replaced} -> {value}" if accepted else f"{value} refused"
             self._world.log("storage", f"{name}: {what} (fence {fence} of {io.name})")
             return accepted
 
-        landed: bool = await self._ask(io, deed)
+        landed: bool = await self._ask(io, action)
         return landed
 
     def admit(self, row: _Row, fence: int, id: str) -> bool:
@@ -89,7 +89,7 @@ class GuardedCounters:
     def _row(self, name: str) -> _Row:
         return self._rows.setdefault(name, _Row())
 
-    async def _ask(self, io: SimulatedIO, deed: Callable[[], Any]) -> Any:
+    async def _ask(self, io: SimulatedIO, action: Callable[[], Any]) -> Any:
         random = self._world.random
         delay = self._delay * (0.2 + random.expovariate(1.0))
         if random.random() < self._late:
@@ -99,7 +99,7 @@ class GuardedCounters:
 
         def arrive() -> None:
             nonlocal answer
-            answer = deed()
+            answer = action()
             self._world.after(self._delay * random.random(), done.set)
 
         self._world.after(delay, arrive)

@@ -1,4 +1,4 @@
-"""Who contends: processes with workers that lock, work, lose, get cancelled and try again."""
+"""The contenders: processes with workers that lock, work, lose leases, are cancelled and try again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from fencelock.torture.network import FaultyEngine
 from fencelock.torture.storage import GuardedCounters
 
 TTLS = (0.5, 1.0, 2.0, 5.0)
-"""Short ones, for it is then that leases end before the work does."""
+"""Short, so that leases often end before the work does."""
 
 
-class Home:
-    """A process with a client in it: what `AsyncClient` is made of, on the simulated io."""
+class SimulatedClient:
+    """One process and its client: the parts of an `AsyncClient`, on the simulated io."""
 
     def __init__(self, io: SimulatedIO, engine: FaultyEngine, context: Context) -> None:
         self.io = io
@@ -36,15 +36,15 @@ class Home:
 
 
 class Worker:
-    """Wants locks again and again, in every way one can want them."""
+    """Asks for locks again and again, in every way that the library offers."""
 
     def __init__(
-        self, number: int, home: Home, history: History, counters: GuardedCounters
+        self, number: int, client: SimulatedClient, history: History, counters: GuardedCounters
     ) -> None:
         self.number = number
-        self.home = home
-        self.io = home.io
-        self.world: World = home.io.world
+        self.client = client
+        self.io = client.io
+        self.world: World = client.io.world
         self.random: Random = self.world.random
         self.history = history
         self.counters = counters
@@ -52,12 +52,12 @@ class Worker:
         self.dozes = self.random.choice((0.0, 0.1, 0.4))
 
     async def run(self, later_attempts: int) -> None:
-        """Work through the faults, then once more for certain, then in peace."""
+        """Work during the faults, then make one attempt that must succeed, then a few more."""
         history, world = self.history, self.world
-        while world.time < history.calm_at and not self.home.context.closing:
+        while world.time < history.calm_at and not self.client.context.closing:
             await self._attempt(self._patience(), cancel=0.25)
             await self.io.sleep(self.random.random() * 0.3)
-        if self.home.context.closing:
+        if self.client.context.closing:
             return
         await self._attempt(None, cancel=0.0, last=True)
         await self.io.sleep(max(0.0, history.settled_at - world.time) * self.io.rate)
@@ -69,14 +69,14 @@ class Worker:
         return self.random.choice((None, 0.0, 0.05, 0.5, 3.0))
 
     async def _attempt(self, timeout: float | None, *, cancel: float, last: bool = False) -> None:
-        """One attempt in a task of its own, so that it can be cancelled at any of its awaits."""
+        """Make one attempt in a task of its own, so that it can be cancelled at any of its awaits."""
         random = self.random
         attempt = self.history.attempt(
             self.io, random.choice(self.history.names), random.choice(self.ttls), timeout, last=last
         )
         task = self.io.spawn(self._try(attempt, timeout), attempt.label)
         if random.random() < cancel:
-            # The first awaits are those of the acquire, where there is most to go wrong.
+            # The first awaits are those of the acquire, where most can go wrong.
             task.cancel_at_await(1 + int(random.random() ** 2 * 40))
             if random.random() < 0.3:  # and once more, perhaps while it cleans up
                 self.world.after(random.random() * 2.0, task.cancel)
@@ -95,7 +95,7 @@ class Worker:
                 return "lost"
             case EngineError():
                 return "engine error"
-            case FencelockError() if self.home.context.closing:
+            case FencelockError() if self.client.context.closing:
                 return "closed"
             case error:
                 self.world.failures.append((task, error))
@@ -109,7 +109,7 @@ class Worker:
             self.history.lost(grants[0] if grants else None, lease)
 
         lock = AsyncLock(
-            self.home.contexts,
+            self.client.contexts,
             attempt.name,
             ttl=attempt.ttl,
             timeout=timeout,
@@ -150,7 +150,7 @@ class Worker:
         if random.random() < 0.25:
             await self._renew(lease)
         for _ in range(random.randrange(1, 3)):
-            long = random.random() < 0.15  # so long that it must be renewed
+            long = random.random() < 0.15  # so long that the lease must be renewed
             await self.io.sleep(lease.ttl * random.random() * (2.0 if long else 0.1))
             if not careless:
                 self.check(lease, grant)
@@ -158,9 +158,9 @@ class Worker:
                 return
 
     async def update(self, lease: AsyncLease, careless: bool) -> bool:
-        """Read, add one, write; False if the store turned it away."""
+        """Read, add one, write. Returns False if the storage refused it."""
         if not await self.counters.raise_fence(self.io, lease.name, lease.fence, lease.id):
-            self.history.counts["stale fences turned away"] += 1
+            self.history.counts["stale fences refused"] += 1
             return False
         value = await self.counters.read(self.io, lease.name)
         await self.think(lease)
@@ -169,28 +169,28 @@ class Worker:
         self.doze(lease)
         written = await self.counters.write(self.io, lease.name, lease.fence, lease.id, value + 1)
         self.history.counts[
-            f"acknowledged {lease.name}" if written else "stale writes turned away"
+            f"acknowledged {lease.name}" if written else "stale writes refused"
         ] += 1
         return written
 
     async def think(self, lease: AsyncLease) -> None:
-        """Take a while between reading and writing: long enough for others to come in between."""
+        """Pause between reading and writing, long enough for another holder to write in between."""
         if self.random.random() < 0.3:
             await self.io.sleep(lease.ttl * self.random.random() * 0.2)
 
     def doze(self, lease: AsyncLease) -> None:
-        """The classic: it has just checked, and now it sleeps past the end of its lease."""
+        """Stop the process right after the check, perhaps beyond the end of its lease."""
         if self.random.random() < self.dozes and self.world.time < self.history.calm_at:
             self.history.pause(self.io, lease.ttl * (0.5 + self.random.random()))
 
     def check(self, lease: AsyncLease, grant: Grant) -> None:
-        """`lease.check()`, which must raise when the time is over, also right after a pause."""
+        """Call `lease.check()`. It must raise after the deadline, also right after a pause."""
         lease.check()
         if self.world.time > grant.believed_until + 1e-6:
             grant.oddities.append("passed check() after its deadline")
 
     async def _again(self, lock: AsyncLock, lease: AsyncLease) -> None:
-        """The same caller wants the same lock."""
+        """The same caller asks for the same lock again."""
         fence, held = lease.fence, lease.remaining() > 0.1
         try:
             async with lock as inner:
@@ -202,7 +202,7 @@ class Worker:
                 raise
 
     async def _renew(self, lease: AsyncLease) -> None:
-        """Renew by hand: here, or in a task that does not care what becomes of the lease."""
+        """Renew by hand: here, or in a task that goes on when the lease has ended."""
 
         async def renew() -> None:
             try:

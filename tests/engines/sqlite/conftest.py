@@ -1,4 +1,4 @@
-"""A bench for one test."""
+"""A bare for one test."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from fencelock.engines.sqlite import queue
-from tests.engines.sqlite.bench import Bench
+from fencelock.engines.sqlite import operations
+from tests.engines.sqlite.bare_file import BareFile
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    bench = Bench(tmp_path)
-    monkeypatch.setattr(queue, "random", lambda: 1.0)  # sweep only when told to
-    monkeypatch.setattr(queue, "now_us", lambda: round(bench.now * 1e6))
-    yield bench
-    bench.connection.close()
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BareFile]:
+    bare = BareFile(tmp_path)
+    monkeypatch.setattr(operations, "random", lambda: 1.0)  # sweep only when told to
+    monkeypatch.setattr(operations, "now_us", lambda: round(bare.now * 1e6))
+    yield bare
+    bare.connection.close()

@@ -91,7 +91,7 @@ def test_forked_in_the_middle_of_a_transaction(url: str, client: fencelock.Clien
     """By a signal handler, say: the child is told that it can't use the file; the parent can."""
     file = client._context.engine._file  # type: ignore[attr-defined]
 
-    def act(queues: Any) -> str:
+    def act(operations: Any) -> str:
         return in_fork(lambda: repr(fencelock.Client(url).names()))
 
     message = file.transact("BEGIN IMMEDIATE", client._context.io.now() + 10, None, act)

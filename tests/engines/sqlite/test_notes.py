@@ -12,55 +12,55 @@ import pytest
 
 import fencelock
 from fencelock.core.ticket import READING, Owner, Place, Ticket
-from fencelock.engines.sqlite import queue
+from fencelock.engines.sqlite import operations
 from fencelock.engines.sqlite.statements import SQL
 from fencelock.io.blocking import run
-from tests.engines.sqlite.bench import NAME, OWNER, Bench
+from tests.engines.sqlite.bare_file import NAME, OWNER, BareFile
 
 
-def remember(bench: Bench, id: str, text: str, *, name: str = NAME, keep: float = 60.0) -> Any:
-    return bench.do(bench.queues.remember, Ticket(name, id, 30.0, OWNER), text, keep)
+def remember(bare: BareFile, id: str, text: str, *, name: str = NAME, keep: float = 60.0) -> Any:
+    return bare.do(bare.operations.remember, Ticket(name, id, 30.0, OWNER), text, keep)
 
 
 def test_a_note_outlives_its_name_and_the_boot(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bare: BareFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "FORGET_RELEASED_US", 0)
-    bench.enter("holder")
-    assert remember(bench, "holder", "done")
-    bench.leave("holder")
-    bench.do(bench.queues.sweep, queue.now_us())
-    assert bench.rows() == 0
-    bench.now = 10.0  # the clock starts anew
-    bench.do(bench.queues.reboot, "the next boot")
-    assert bench.queues.recall(NAME) == "done"
-    assert bench.do(bench.queues.names, "*") == []
+    monkeypatch.setattr(operations, "FORGET_RELEASED_US", 0)
+    bare.enter("holder")
+    assert remember(bare, "holder", "done")
+    bare.leave("holder")
+    bare.do(bare.operations.sweep, operations.now_us())
+    assert bare.rows() == 0
+    bare.now = 10.0  # the clock starts anew
+    bare.do(bare.operations.start_boot, "the next boot")
+    assert bare.operations.recall(NAME) == "done"
+    assert bare.do(bare.operations.names, "*") == []
 
 
 def test_notes_whose_time_is_up_are_discarded(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bare: BareFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, keep in (("a", 60.0), ("b", 60.0), ("c", 600.0)):
-        bench.enter("t", name=name)
-        assert remember(bench, "t", "done", name=name, keep=keep)
+        bare.enter("t", name=name)
+        assert remember(bare, "t", "done", name=name, keep=keep)
     later = time.time_ns() + 61 * 10**9
     monkeypatch.setattr("time.time_ns", lambda: later)
-    assert [bench.queues.recall(name) for name in "abc"] == [None, None, "done"]
-    bench.do(bench.queues.sweep, queue.now_us())
-    assert bench.connection.execute("SELECT name FROM note").get == "c"
-    plan = bench.connection.execute("EXPLAIN QUERY PLAN " + SQL["discard"], (0, 0)).fetchall()
+    assert [bare.operations.recall(name) for name in "abc"] == [None, None, "done"]
+    bare.do(bare.operations.sweep, operations.now_us())
+    assert bare.connection.execute("SELECT name FROM note").get == "c"
+    plan = bare.connection.execute("EXPLAIN QUERY PLAN " + SQL["discard"], (0, 0)).fetchall()
     assert not any(str(line).startswith("SCAN") for *_, line in plan), plan
 
 
-def test_who_expired_unnoticed_notes_nothing_down(bench: Bench) -> None:
-    bench.enter("dead", ttl=1.0)
+def test_a_ticket_that_expired_unnoticed_stores_no_note(bare: BareFile) -> None:
+    bare.enter("dead", ttl=1.0)
     for reader in ("a", "b"):
-        bench.enter(reader, READING)
-    bench.now += 2
-    assert not remember(bench, "dead", "mine")
-    assert [wake.address for wake in bench.queues.wakes] == ["a:1", "b:1"]
-    assert remember(bench, "b", "ours"), "one of those who share it"
-    assert bench.queues.recall(NAME) == "ours"
+        bare.enter(reader, READING)
+    bare.now += 2
+    assert not remember(bare, "dead", "mine")
+    assert [wake.address for wake in bare.operations.wake_ups] == ["a:1", "b:1"]
+    assert remember(bare, "b", "ours"), "a ticket that shares it"
+    assert bare.operations.recall(NAME) == "ours"
 
 
 def test_a_note_is_on_the_disk_before_anyone_relies_on_it(

@@ -1,9 +1,9 @@
 """When the tickets of other clients expire. etcd has no clock to ask, so each client counts by itself.
 
-A ticket's ttl counts from when this client first saw its last change: see `core/sightings.py`. Each change
-has a revision, and each answer and event says which revision the cluster has reached. So a client may know
-that a ticket has not changed since long before the client saw it: see `core/progress.py`. That is why a whole
-row of dead tickets expires together, though each waiter watches only the ticket ahead of it.
+A ticket's ttl counts from when this client first saw its last change: see `core/observed_expiry.py`. Each
+change has a revision, and each answer and event says which revision the cluster has reached. So a client may
+know that a ticket has not changed since long before the client saw it: see `core/change_times.py`. That is
+why a whole row of dead tickets expires together, though each waiter watches only the ticket ahead of it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from fencelock.core.progress import Progress
-from fencelock.core.sightings import Sightings
+from fencelock.core.change_times import ChangeTimes
+from fencelock.core.observed_expiry import ObservedTickets
 from fencelock.io.contract import IO
 
 _MAX_PASSING = 1_000
@@ -25,16 +25,16 @@ class Expiry:
     def __init__(self, io: IO) -> None:
         self._io = io
         self._mutex = threading.Lock()  # answers and events come in different threads
-        self._progress = Progress()
-        self._sightings = Sightings()
+        self._changes = ChangeTimes()
+        self._observed = ObservedTickets()
         self._passing: OrderedDict[str, None] = OrderedDict()
 
     def reached(self, revision: int) -> None:
         """Take in that the cluster has reached a revision."""
         with self._mutex:
             # If it is lower than one before, this server lags behind, or the cluster was restored.
-            self._progress.fell_to(revision)
-            self._progress.reached(revision, self._io.now())
+            self._changes.fell_to(revision)
+            self._changes.reached(revision, self._io.now())
 
     def left(self, id: str, version: int, ttl: float, *, passing: bool = False) -> float:
         """Seconds until a thing expires that was seen just now, and last changed at revision `version`.
@@ -46,12 +46,12 @@ class Expiry:
                 self._passing[id] = None
                 self._passing.move_to_end(id)
                 if len(self._passing) > _MAX_PASSING:
-                    self._sightings.forget(self._passing.popitem(last=False)[0])
+                    self._observed.forget(self._passing.popitem(last=False)[0])
             now = self._io.now()
-            since = self._progress.known_since(version, now)
-            left = self._sightings.left(id, version, ttl, now, since)
+            since = self._changes.known_since(version, now)
+            left = self._observed.left(id, version, ttl, now, since)
         return min(max(left, 0.0), ttl)
 
     def forget(self, id: str) -> None:
         """It is gone, or no ticket of this client waits for it any more."""
-        self._sightings.forget(id)
+        self._observed.forget(id)

@@ -1,24 +1,27 @@
 """The SQLite engine: one file, many processes of one machine, wake-ups through named pipes.
 
-Correctness locks, as long as the processes share a kernel: SQLite's transactions decide who is
-next, the clock since boot decides what has expired, and a reboot ends every ticket.
+It gives correctness locks to processes that share a kernel. SQLite's transactions decide which ticket is
+next. The clock since boot decides which tickets have expired. A reboot ends every ticket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import ADMITTED, Departure, Inspection, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
-from fencelock.engines.sqlite.file import READ, WRITE, File
-from fencelock.engines.sqlite.pipes import Pipes
-from fencelock.engines.sqlite.queue import Queues, sweeps_too
-from fencelock.engines.sqlite.undisputed import give_back, take
-from fencelock.engines.sqlite.waits import AsyncioWaits, BlockingWaits, Waits
+from fencelock.engines.sqlite.listener import AsyncioListener, BlockingListener, Listener
+from fencelock.engines.sqlite.lock_file import READ, WRITE, LockFile
+from fencelock.engines.sqlite.named_pipes import Pipes
+from fencelock.engines.sqlite.operations import Operations, is_sweep_due
+from fencelock.engines.sqlite.uncontended import give_back, take
 from fencelock.io.contract import IO
+
+T = TypeVar("T")
 
 
 class SqliteEngine(Engine):
@@ -39,54 +42,37 @@ class SqliteEngine(Engine):
     def __init__(self, path: str, io: IO) -> None:
         self._io = io
         pipes = Pipes(path)
-        self._file = File(path, pipes)
-        self._waits: Waits = (BlockingWaits if io.blocking else AsyncioWaits)(pipes, io)
-        self._calm = True
-        """Whether the last one that came did not have to wait. If not, the short way is likely in vain."""
+        self._file = LockFile(path, pipes)
+        self._listener: Listener = (BlockingListener if io.blocking else AsyncioListener)(pipes, io)
+        self._uncontended = True
+        """Whether the last ticket of this client was admitted at once. If not, `take` would likely fail."""
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         io = self._io
         deadline = io.now() + timeout
-        if io.blocking:  # `call` would do the same, in a coroutine more
+        if io.blocking:  # `io.call` would do the same, with one more coroutine
             return self._enter(ticket, if_free, deadline)
         return await io.call(self._enter, ticket, if_free, deadline)
 
     def _enter(self, ticket: Ticket, if_free: bool, deadline: float) -> Standing:
-        sweeps = sweeps_too()
-        if self._calm and not sweeps:
-            free = self._file.at_once(take, ticket, deadline)
+        sweep = is_sweep_due()
+        if self._uncontended and not sweep:
+            free = self._file.run_statement(take, ticket, deadline)
             if free is not None:
                 return free
+        listen = self._listener.listen
         standing = self._file.transact(
-            WRITE,
-            deadline,
-            ticket.name,
-            Queues.enter,
-            ticket,
-            if_free,
-            self._waits.listen,
-            sweeps,
+            WRITE, deadline, ticket.name, Operations.enter, ticket, if_free, listen, sweep
         )
-        self._calm = standing.place is ADMITTED
+        self._uncontended = standing.place is ADMITTED
         return standing
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
-        io = self._io
-        return await io.call(
-            self._file.transact,
-            WRITE,
-            io.now() + timeout,
-            None,
-            Queues.enter_free,
-            tickets,
-            self._waits.listen,
-        )
+        listen = self._listener.listen
+        return await self._transact(WRITE, timeout, None, Operations.enter_free, tickets, listen)
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        io = self._io
-        return await io.call(
-            self._file.transact, WRITE, io.now() + timeout, None, Queues.renew, tickets
-        )
+        return await self._transact(WRITE, timeout, None, Operations.renew, tickets)
 
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
@@ -98,72 +84,65 @@ class SqliteEngine(Engine):
         return await io.call(self._leave, ticket, departure, deadline)
 
     def _leave(self, ticket: Ticket, departure: Departure, deadline: float) -> bool:
-        self._waits.forget(ticket.id)
+        self._listener.leaving(ticket.id)
         file = self._file
         try:
-            # If its lease was lost, the name is abandoned, and there is that to write down.
+            # `give_back` can't store that the name is abandoned, so a lost ticket takes the other way.
             if (
-                self._calm
+                self._uncontended
                 and departure is not Departure.LOST
-                and file.at_once(give_back, ticket, deadline)
+                and file.run_statement(give_back, ticket, deadline)
             ):
                 return True
-            return file.transact(WRITE, deadline, ticket.name, Queues.leave, ticket, departure)
+            return file.transact(WRITE, deadline, ticket.name, Operations.leave, ticket, departure)
         except Unsupported:
             return False  # a file that can't be opened has no tickets in it
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        return await self._waits.park(ticket.id, until)
+        return await self._listener.park(ticket.id, until)
 
     def unpark(self, ticket: Ticket) -> None:
-        self._waits.drop(ticket.id)
+        self._listener.drop(ticket.id)
 
     def interrupt(self, ticket: Ticket) -> None:
-        self._waits.interrupt(ticket.id)
+        self._listener.interrupt(ticket.id)
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         io = self._io
         return await io.call(self._remember, ticket, text, keep, io.now() + timeout)
 
     def _remember(self, ticket: Ticket, text: str, keep: float, deadline: float) -> bool:
-        noted = self._file.transact(
-            WRITE, deadline, ticket.name, Queues.remember, ticket, text, keep
-        )
-        if noted:
-            self._file.sync(ticket.name)
-        return noted
+        file, name = self._file, ticket.name
+        stored = file.transact(WRITE, deadline, name, Operations.remember, ticket, text, keep)
+        if stored:
+            file.sync(name)
+        return stored
 
     async def recall(self, name: str, *, timeout: float) -> str | None:
-        io = self._io
-        return await io.call(
-            self._file.transact, READ, io.now() + timeout, name, Queues.recall, name
-        )
+        return await self._transact(READ, timeout, name, Operations.recall, name)
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        io = self._io
-        return await io.call(
-            self._file.transact, WRITE, io.now() + timeout, name, Queues.inspect, name, limit
-        )
+        return await self._transact(WRITE, timeout, name, Operations.inspect, name, limit)
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        io = self._io
-        return await io.call(
-            self._file.transact, READ, io.now() + timeout, None, Queues.names, pattern
-        )
+        return await self._transact(READ, timeout, None, Operations.names, pattern)
 
     async def evict(self, name: str, *, timeout: float) -> bool:
-        io = self._io
-        return await io.call(
-            self._file.transact, WRITE, io.now() + timeout, name, Queues.evict, name
-        )
+        return await self._transact(WRITE, timeout, name, Operations.evict, name)
 
     async def close(self) -> None:
-        self._waits.close()
+        self._listener.close()
         await self._io.call(self._file.close)
+
+    async def _transact(
+        self, begin: str, timeout: float, name: str | None, act: Callable[..., T], *args: Any
+    ) -> T:
+        io = self._io
+        return await io.call(self._file.transact, begin, io.now() + timeout, name, act, *args)
 
 
 def open_sqlite(url: Url, io: IO) -> SqliteEngine:
-    """`sqlite:///relative.db` or `sqlite:////absolute/path.db`; the file is made at its first use."""
+    """`sqlite:///relative.db` or `sqlite:////absolute/path.db`. The file is made at its first use."""
     url.only()
     if url.hosts or url.user or url.password:
         raise ValueError(
@@ -177,5 +156,5 @@ def open_sqlite(url: Url, io: IO) -> SqliteEngine:
         raise ValueError(f"sqlite:///…: the path has characters that no file should have: {path!a}")
     if path == ":memory:":
         raise ValueError(f"{url}: for locks within one process use memory://")
-    # Absolute from now on: a program that changes its folder must not end up with another file.
+    # Absolute from now on: a program that changes its working folder must keep using this file.
     return SqliteEngine(str(Path(path).absolute()), io)

@@ -1,4 +1,4 @@
-"""Whether a folder lies on this machine: SQLite's locks and shared memory work nowhere else."""
+"""Whether a folder is on this machine. SQLite's locks and shared memory do not work over a network."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from pathlib import Path
 _NETWORK = re.compile(
     r"9p|acfs|afs|beegfs|ceph|cifs|coda|davfs|fhgfs|gfs2?|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs"
     r"|panfs|prl_fs|pvfs2|shfs|smb3|smbfs|vboxsf|virtiofs|vmhgfs"
-    # FUSE can be anything; some are known to keep their files on this machine.
+    # A FUSE file system can be anything. These are known to keep their files on this machine.
     r"|fuse(?!\.(?:bindfs|encfs|fuse-overlayfs|gocryptfs|mergerfs|ntfs-3g)$)(?:\..*)?"
 )
 
 
 def network_kind(folder: str) -> str | None:
-    """The kind of network file system a folder is on, None if it is a local one."""
+    """The kind of the folder's network file system, or None if it is local."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:
-        return None  # not Linux: there is no way to tell, and the documentation says so
+        return None  # not Linux: it can't be detected, and the documentation says so
     kind = kind_of(folder, mounts)
     return kind if _NETWORK.fullmatch(kind) else None
 
 
 def kind_of(folder: str, mounts: str) -> str:
-    """The kind of file system a folder is on, by the text of a mountinfo file; it need not exist."""
+    """The kind of a folder's file system, by the text of a mountinfo file. The folder need not exist."""
     best, found = -1, ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         point = _unescaped(before.split(" ")[4]).rstrip("/")
-        # Of two mounts on one point the later one covers the earlier.
+        # Of two mounts on the same point, the later one covers the earlier one.
         if (folder == point or folder.startswith(point + "/")) and len(point) >= best:
             best, found = len(point), after.split(" ")[0]
     return found

@@ -1,48 +1,48 @@
--- A Fencelock lock file. Times are microseconds since boot, but for those of notes; fences come from
--- the wall clock.
+-- A Fencelock lock file. Times are microseconds since boot, except the times of notes. Fences come from the
+-- wall clock.
 
--- Queues: what is remembered of each name (its row with fence 0) and behind it, in order, the
--- name's tickets. A ticket that came while nobody else was there stands in its name's own row, so that
--- one statement takes a free lock and one gives it back; whoever comes next gives it a row first. One table
--- rather than two, because SQLite writes whole pages: a name and its tickets are neighbours.
+-- The queues. Each name has a row of its own (fence 0) and, behind it and in order, a row for each ticket.
+-- A ticket that finds nobody else is stored in the name's own row, so that one statement takes a free lock
+-- and one gives it back. The next ticket that comes moves it to a row of its own first. There is one table
+-- rather than two because SQLite writes whole pages, and this way a name and its tickets share a page.
 CREATE TABLE queue (
     name      TEXT    NOT NULL,
-    fence     INTEGER NOT NULL,  -- 0: the name itself
-    -- of a ticket; in the row of a name, of the one that came last while nobody else was there
-    id        TEXT,              -- its secret; NULL once such a one has left, and so is `expires`
-    owner     TEXT,              -- who, for people
+    fence     INTEGER NOT NULL,  -- 0: the name's own row
+    -- of a ticket; in the name's own row, of the last ticket that found nobody else
+    id        TEXT,              -- its secret; in the name's own row NULL once that ticket has left
+    owner     TEXT,              -- a description for people
     joined    INTEGER,
-    heard     INTEGER,           -- when it last asked or was renewed
+    heard     INTEGER,           -- when it last entered or was renewed
     admitted  INTEGER,           -- NULL while it waits
-    expires   INTEGER,
-    wake      TEXT,              -- where to wake it: pipe:number; NULL once admitted
-    "group"   TEXT,              -- with whom it may hold; NULL: with nobody
+    expires   INTEGER,           -- NULL whenever the id is NULL
+    wake      TEXT,              -- its wake-up address, pipe:number; NULL once admitted
+    "group"   TEXT,              -- the group that may hold together; NULL: it holds alone
     weight    INTEGER,           -- how many of the group's permits it takes
-    permits   INTEGER,           -- how many there are
+    permits   INTEGER,           -- how many permits the group has
     -- of a name
-    newest    INTEGER,           -- the last fence handed out: that of the ticket in the same row
-    abandoned INTEGER,           -- 1: the last one that held alone did not release
+    newest    INTEGER,           -- the last fence handed out; of the ticket in this row, if there is one
+    abandoned INTEGER,           -- 1: the last ticket that held alone was not released
     PRIMARY KEY (name, fence)
 ) STRICT, WITHOUT ROWID;
 
--- Finds a waiting ticket by its id. Those who hold are found at the head of their queue, so that an
--- uncontended lock never touches this index.
+-- Finds a waiting ticket by its id. Holders are found at the front of their queue, so an uncontended lock
+-- never touches this index.
 CREATE UNIQUE INDEX waiting ON queue (name, id) WHERE wake IS NOT NULL;
 
--- What holders have noted down for those who come later.
+-- The notes that holders have stored.
 CREATE TABLE note (
     name  TEXT    NOT NULL PRIMARY KEY,
     text  TEXT    NOT NULL,
-    until INTEGER NOT NULL  -- by the wall clock in microseconds, for it outlives the boot
+    until INTEGER NOT NULL  -- microseconds of the wall clock, because a note outlives the boot
 ) STRICT;
 
--- Finds those whose time is up.
+-- Finds the notes whose time is over.
 CREATE INDEX ending ON note (until);
 
 -- One row about the file as a whole.
 CREATE TABLE file (
-    boot  TEXT    NOT NULL,  -- the boot in which the tickets were made: a later one finds them dead
-    floor INTEGER NOT NULL,  -- no forgotten name ever had a fence above this
-    swept TEXT    NOT NULL   -- the sweep for forgotten names goes on behind this one
+    boot  TEXT    NOT NULL,  -- the boot in which the tickets were made; they are dead in any later boot
+    floor INTEGER NOT NULL,  -- no forgotten name had a fence above this
+    swept TEXT    NOT NULL   -- the next sweep begins behind this name
 ) STRICT;
 INSERT INTO file VALUES ('', 0, '');

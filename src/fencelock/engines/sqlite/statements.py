@@ -14,9 +14,9 @@ def _statements() -> dict[str, str]:
 
 SQL = _statements()
 
-# Those on the way of every lock.
+# The statements of the most frequent requests.
 TAKE = SQL["take"]
-GIVE = SQL["give"]
+GIVE_BACK = SQL["give_back"]
 LOOK = SQL["look"]
 JOIN = SQL["join"]
 REMOVE = SQL["remove"]

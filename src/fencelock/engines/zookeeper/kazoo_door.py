@@ -30,7 +30,7 @@ from kazoo.protocol.serialization import CloseInstance, ReplyHeader, Watch
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import ForceRetryError, KazooRetry
 
-from fencelock.core.progress import Progress
+from fencelock.core.change_times import ChangeTimes
 from fencelock.engines.zookeeper.batch import Batch
 from fencelock.engines.zookeeper.sockets import (
     STEP_TIMEOUT,
@@ -114,7 +114,7 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
         """Since when the server owes us an answer and has said nothing."""
         self.dead: Exception | None = None
         """Why it will never connect again."""
-        self.progress = Progress()
+        self.progress = ChangeTimes()
         """How far the servers had come, and when. Each ping tells, and each question about a node."""
         self.progress_mutex = threading.Lock()
 
@@ -251,7 +251,7 @@ class KazooConnection(ConnectionHandler):  # type: ignore[misc]
             raise
         if self.session != session:  # servers that forget sessions may have forgotten everything
             with self.progress_mutex:
-                self.progress = Progress()
+                self.progress = ChangeTimes()
         self.negotiated = round(read_timeout * 1.5) / 1000
         self._failures.clear()
         self.server = host, port  # last of all: a thread that sees it may write

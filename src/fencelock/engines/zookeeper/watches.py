@@ -7,7 +7,7 @@ from typing import Any
 
 from kazoo.protocol.states import EventType
 
-from fencelock.core.sightings import left_of
+from fencelock.core.observed_expiry import time_left
 from fencelock.core.ticket import Place, Standing
 from fencelock.engines.zookeeper import requests
 from fencelock.engines.zookeeper.admission import Blockers
@@ -112,7 +112,7 @@ class Watches:
 
     def _left(self, reply: Any, now: float) -> tuple[TicketData, float]:
         data, stat = TicketData.unpack(reply[0]), reply[1]
-        return data, left_of(data.ttl, self._transport.unchanged_since(stat.mzxid, now), now)
+        return data, time_left(data.ttl, self._transport.unchanged_since(stat.mzxid, now), now)
 
     def expired(self, entry: Entry) -> list[str]:
         """The blockers that have not been renewed for their ttl."""

@@ -1,8 +1,9 @@
-"""When changes happened that nobody here has watched, for engines that number all changes in one order.
+"""When changes happened that this client did not watch, for engines that number all changes in one order.
 
-Such an engine says with each answer how far it has come. Every change up to that number had happened when
-the answer was there. So a client that reads much later which change a ticket had last knows from when on it
-has had none, and can count its ttl from then, as in `sightings.py`.
+Such an engine says with each answer the number of its latest change. Every change up to that number had
+happened when the answer came. So a client that reads a ticket much later, with the number of its last change,
+knows a moment since which the ticket is unchanged. It counts the ttl from that moment, as in
+`observed_expiry.py`.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ _GRAIN = 0.05
 """Seconds by which a moment may be remembered too late."""
 
 _BLUR = 1 / 16
-"""The part of its age by which a moment that is long past may be remembered too late."""
+"""The part of its age by which an old moment may be remembered too late."""
 
-_REMEMBERED = 1000
-"""Moments that are remembered; half of them would last for weeks."""
+_MAX_MOMENTS = 1000
+"""The number of moments that are remembered. Half of them would last for weeks."""
 
 
-class Progress:
-    """How far an engine had come, and when that was known. For one caller at a time."""
+class ChangeTimes:
+    """The engine's change numbers, and when each was known to be reached. For one caller at a time."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._moments: list[float] = []
 
     def reached(self, number: int, now: float) -> None:
-        """The engine has come as far as this."""
+        """Record that the engine's latest change has this number, or a higher one."""
         numbers, moments = self._numbers, self._moments
         if numbers and number <= numbers[-1]:
             return
@@ -36,21 +37,21 @@ class Progress:
             return
         numbers.append(number)
         moments.append(max(now, moments[-1]) if moments else now)
-        if len(numbers) > _REMEMBERED:
+        if len(numbers) > _MAX_MOMENTS:
             self._thin_out()
 
     def fell_to(self, number: int) -> None:
-        """The engine may count anew, after a backup was restored: forget all that lies beyond."""
+        """Forget all higher numbers: a backup was restored, and the engine uses them again."""
         place = bisect_right(self._numbers, number)
         del self._numbers[place:], self._moments[place:]
 
     def known_since(self, number: int, now: float) -> float:
-        """The moment from which on a change is known to have happened; now, if only now."""
+        """The earliest moment at which this change is known to have happened. `now` if none is recorded."""
         place = bisect_left(self._numbers, number)
         return self._moments[place] if place < len(self._moments) else now
 
     def _thin_out(self) -> None:
-        """Forget moments whose neighbours say nearly the same: changes then count as known a bit later."""
+        """Forget moments that lie close to a later one. Their changes then count as known a bit later."""
         moments = self._moments
         kept = [len(moments) - 1]
         for place in range(len(moments) - 2, 0, -1):

@@ -1,4 +1,4 @@
-"""Wake-ups between processes: by push, without polling, and nothing left lying about."""
+"""Wake-ups between processes: by push, without polling, and no pipes are left behind."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import pytest
 
 import fencelock
 from fencelock.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
-from fencelock.engines.sqlite.file import File
-from fencelock.engines.sqlite.holding import Wake
-from fencelock.engines.sqlite.pipes import Pipes
+from fencelock.engines.sqlite.admission import WakeUp
+from fencelock.engines.sqlite.lock_file import LockFile
+from fencelock.engines.sqlite.named_pipes import Pipes
 from fencelock.io.blocking import run
 from fencelock.primitives.waiting import new_id
 from tests.child import Child
@@ -47,7 +47,7 @@ def client(url: str) -> Iterator[fencelock.Client]:
 def counted(client: Any) -> Iterator[Counter[str]]:
     """Count a client's transactions by operation."""
     seen: Counter[str] = Counter()
-    file: File = client._context.engine._file
+    file: LockFile = client._context.engine._file
     transact = file.transact
 
     def counting(begin: str, deadline: float, name: str | None, act: Any, *args: Any) -> Any:
@@ -128,8 +128,8 @@ def test_the_abandoned_flag_travels_with_the_push(client: fencelock.Client) -> N
     assert got[0].abandoned
 
 
-def test_everyone_whom_a_release_lets_in_is_pushed(client: fencelock.Client, url: str) -> None:
-    """By one transaction of the one who leaves, and without a look of those who come."""
+def test_every_waiter_that_a_release_admits_is_woken(client: fencelock.Client, url: str) -> None:
+    """By one transaction of the ticket that leaves. The waiters need not look at the file."""
     engine, waiting = client._context.engine, fencelock.Client(url)
     writer = ticket("writer")
     run(engine.enter(writer, if_free=False, timeout=30))
@@ -152,7 +152,9 @@ def ticket(label: str, share: Share = ALONE) -> Ticket:
     return Ticket("x", new_id(), 600.0, Owner("host", 1, label), share)
 
 
-async def test_one_may_be_roused_from_another_thread_before_it_is_parked(url: str) -> None:
+async def test_a_ticket_may_be_interrupted_from_another_thread_before_it_is_parked(
+    url: str,
+) -> None:
     async with fencelock.AsyncClient(url) as client:
         engine, late = client._context.engine, ticket("late")
         await engine.enter(ticket("holder"), if_free=False, timeout=30)
@@ -170,7 +172,7 @@ def test_a_pipe_that_is_closed_is_not_written_to(tmp_path: Path) -> None:
     pipes.remove(pipe)
     with (tmp_path / "another file").open("w+") as another:
         assert another.fileno() == pipe.fd, "descriptors are used again"
-        pipe.nudge(1)
+        pipe.look_again(1)
         assert another.read() == ""
 
 
@@ -192,7 +194,7 @@ async def test_hundreds_of_tasks_share_one_pipe(folder: Path, url: str) -> None:
         waiters = [asyncio.create_task(client.lock(name, ttl=600).acquire()) for name in names]
 
         async def all_wait() -> bool:
-            return len(client._context.engine._waits._waits) == 300  # type: ignore[attr-defined]
+            return len(client._context.engine._listener._waiting) == 300  # type: ignore[attr-defined]
 
         await soon(all_wait, "300 waiters")
         await other.inspect("n0")
@@ -201,7 +203,7 @@ async def test_hundreds_of_tasks_share_one_pipe(folder: Path, url: str) -> None:
             await lease.release()
         granted = await asyncio.wait_for(asyncio.gather(*waiters), 60)
         assert [lease.name for lease in granted] == names
-        assert client._context.engine._waits._waits == {}  # type: ignore[attr-defined]
+        assert client._context.engine._listener._waiting == {}  # type: ignore[attr-defined]
         for lease in granted:
             await lease.release()
     assert pipes_in(folder) == []
@@ -262,7 +264,7 @@ def test_killed_waiters_leave_nothing(folder: Path, client: fencelock.Client, ur
     eventually(lambda: client.inspect("x").waiting == 0, "their tickets to expire")
     lease.release()
     client.lock("x").acquire(timeout=5).release()
-    assert pipes_in(folder) == [], "whoever came upon a dead ticket removed its pipe"
+    assert pipes_in(folder) == [], "the request that found a dead ticket removed its pipe"
     assert client.inspect("x").holders == ()
 
 
@@ -341,5 +343,5 @@ def test_nothing_but_pipes_is_ever_written_to(tmp_path: Path) -> None:
         "plain:x",
         f"{precious}:1",
     ]
-    pipes.ring([Wake(address, 7, True) for address in addresses])
+    pipes.send([WakeUp(address, 7, True) for address in addresses])
     assert precious.read_text() == (folder / "plain").read_text() == "untouched"

@@ -1,4 +1,4 @@
-"""From SQLite's errors to ours: what happened to the file, and what to do about it."""
+"""From SQLite's errors to `EngineError`: what happened to the file, and what to do about it."""
 
 from __future__ import annotations
 
@@ -12,56 +12,59 @@ import apsw
 
 from fencelock.core.errors import EngineError
 
-Trouble = apsw.Error | OSError
+FileError = apsw.Error | OSError
 
 
-def translated(
-    error: Trouble, path: str, name: str | None, *, committing: bool = False
+def engine_error(
+    error: FileError, path: str, name: str | None, *, committing: bool = False
 ) -> EngineError:
-    """The error to raise. Only a commit that broke off leaves it open whether it was applied."""
+    """The error to raise. Only a commit that was interrupted may have been applied."""
     unknown = committing and not isinstance(error, apsw.BusyError | apsw.FullError)
     return EngineError(
-        _explained(error, path), outcome="unknown" if unknown else "not applied", name=name
+        _explanation(error, path), outcome="unknown" if unknown else "not applied", name=name
     )
 
 
-def _explained(error: Trouble, path: str) -> str:
-    exhausted = _descriptors_ran_out(error)
+def _explanation(error: FileError, path: str) -> str:
+    exhausted = _descriptors_exhausted(error)
     if exhausted is not None:
         return f"can't open {path}: {exhausted}"
     if isinstance(error, OSError):
         return f"can't use {error.filename or path}: {error.strerror or error}; check the path and its rights"
     if isinstance(error, apsw.BusyError):
         return (
-            f"{path} is busy: others have been in the middle of a transaction all the time; "
-            "if a process is stopped, or stands in a debugger, let it go on or end it"
+            f"{path} is busy: other transactions held it all the time; if a process is stopped or "
+            "stands in a debugger, let it continue or end it"
         )
     if isinstance(error, apsw.FullError):
         return f"the disk that holds {path} is full: make room, then try again"
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.PermissionsError):
         return _inaccessible(path) or f"can't open {path}: {error}; check the path and its rights"
     if isinstance(error, apsw.NotADBError):
-        return foreign(path, "it is no SQLite file at all")
+        return not_a_lock_file(path, "it is no SQLite file at all")
     if isinstance(error, apsw.CorruptError | apsw.SQLError):
         return (
-            f"{path} is damaged ({error}): stop its users, move it away together with {path}-wal and "
-            f"{path}-shm, and a new one is made at the next use; fences still grow, by the clock"
+            f"{path} is damaged ({error}): stop its users, then move it away together with {path}-wal "
+            f"and {path}-shm. The next use makes a new file; its fences still grow, by the clock"
         )
     return f"could not use {path}: {error}; look at the disk and the kernel's log"
 
 
-def _descriptors_ran_out(error: Trouble) -> str | None:
-    """Whether that is what is wrong, and what to do then. SQLite itself does not say: so we try."""
+def _descriptors_exhausted(error: FileError) -> str | None:
+    """What to do if file descriptors have run out, else None. SQLite does not say, so try to open some."""
     try:
         if isinstance(error, OSError):
             raise error
         if isinstance(error, apsw.CantOpenError | apsw.IOError):
-            _open_some()
+            # As many as SQLite needs for a file. SQLite has closed its own by now.
+            with ExitStack() as opened:
+                for _ in range(4):
+                    opened.enter_context(open(os.devnull, "rb", buffering=0))
     except OSError as failure:
         if failure.errno == errno.EMFILE:
             most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             return (
-                f"this process has used up its {most} file descriptors: look what it keeps open, or "
+                f"this process has used up its {most} file descriptors: look at what it keeps open, or "
                 "raise the limit, with `ulimit -n` or systemd's LimitNOFILE="
             )
         if failure.errno == errno.ENFILE:
@@ -69,23 +72,16 @@ def _descriptors_ran_out(error: Trouble) -> str | None:
     return None
 
 
-def _open_some() -> None:
-    """As many descriptors as SQLite wants for a file: by now it has closed those that it got."""
-    with ExitStack() as opened:
-        for _ in range(4):
-            opened.enter_context(open(os.devnull, "rb", buffering=0))
-
-
-def foreign(path: str, reason: str) -> str:
-    """What to say of a file that is something else."""
+def not_a_lock_file(path: str, reason: str) -> str:
+    """The message about a file that is something else."""
     return (
         f"{path} is not a Fencelock lock file ({reason}): "
-        "choose another path, or move this file away if it is of no use"
+        "choose another path, or move this file away if nobody needs it"
     )
 
 
 def _inaccessible(path: str) -> str | None:
-    """What keeps us from writing the file, as far as the rights tell."""
+    """The right that is missing to write the file, as far as the file modes tell."""
     file = Path(path)
     if file.is_dir():
         return f"{path} is a folder: name a file in it, e.g. sqlite:///{path}/locks.db"

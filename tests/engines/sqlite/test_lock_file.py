@@ -14,8 +14,8 @@ import apsw
 import pytest
 
 import fencelock
-from fencelock.engines.sqlite import opening, queue
-from fencelock.engines.sqlite.statements import GIVE, TAKE
+from fencelock.engines.sqlite import connect, operations
+from fencelock.engines.sqlite.statements import GIVE_BACK, TAKE
 from tests.engines.sqlite.elsewhere import in_namespace
 from tests.waiting import eventually
 
@@ -70,15 +70,15 @@ def test_a_full_disk(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("undisputed", [True, False])
-def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path, undisputed: bool) -> None:
+@pytest.mark.parametrize("uncontended", [True, False])
+def test_a_commit_that_breaks_off_may_have_been_applied(tmp_path: Path, uncontended: bool) -> None:
     answer = in_namespace(
-        f"        undisputed = {undisputed}"
+        f"        uncontended = {uncontended}"
         """
         from fencelock.io.blocking import run
         client = fencelock.Client(f"sqlite:///{folder}/locks.db")
         lease = client.lock("x").acquire()
-        if not undisputed:
+        if not uncontended:
             client.inspect("x")
         engine, ticket = client._context.engine, lease._claim.ticket
         size = os.stat(f"{folder}/locks.db-wal").st_size
@@ -105,7 +105,7 @@ def test_a_busy_file_is_reported_in_time(path: Path, client: fencelock.Client) -
     error = error_of(lambda: client.lock("y").acquire(timeout=0.3))
     assert time.monotonic() - began >= 0.25
     assert (error.outcome, error.name) == ("not applied", "y")
-    assert "is busy: others have been in the middle of a transaction" in str(error)
+    assert "is busy: other transactions held it all the time" in str(error)
     assert isinstance(error.__cause__, apsw.BusyError)
     hog.execute("ROLLBACK")
     hog.close()
@@ -157,7 +157,7 @@ def test_asked_in_the_middle_of_a_transaction(client: fencelock.Client) -> None:
     file = client._context.engine._file  # type: ignore[attr-defined]
     seen = []
 
-    def act(queues: Any) -> str:
+    def act(operations: Any) -> str:
         seen.append(error_of(lambda: client.lock("x").try_acquire()))
         return "done"
 
@@ -173,8 +173,8 @@ def test_an_interrupted_transaction_leaves_nothing_open(
     file = client._context.engine._file  # type: ignore[attr-defined]
     client.names()
 
-    def act(queues: Any) -> None:
-        queues._execute("INSERT INTO queue (name, fence) VALUES ('x', 0)")
+    def act(operations: Any) -> None:
+        operations._execute("INSERT INTO queue (name, fence) VALUES ('x', 0)")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -183,11 +183,13 @@ def test_an_interrupted_transaction_leaves_nothing_open(
     assert client.lock("x").try_acquire()
 
 
-@pytest.mark.parametrize("statement", [TAKE, GIVE])
-def test_interrupted_behind_a_statement_nothing_stays_behind(
+@pytest.mark.parametrize("statement", [TAKE, GIVE_BACK])
+def test_an_interruption_after_a_statement_leaves_nothing_behind(
     client: fencelock.Client, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    monkeypatch.setattr(queue, "random", lambda: 1.0)  # no sweep, for which it would go another way
+    monkeypatch.setattr(
+        operations, "random", lambda: 1.0
+    )  # no sweep, for which it would go another way
     client.names()
     file = client._context.engine._file  # type: ignore[attr-defined]
     execute = file._execute
@@ -240,7 +242,7 @@ def test_another_boot_ends_every_ticket(path: Path, monkeypatch: pytest.MonkeyPa
         held = before.lock("x", ttl=600).acquire()
         boot = path.parent / "boot_id"
         boot.write_text("another\n")
-        monkeypatch.setattr(opening, "_BOOT_ID", boot)
+        monkeypatch.setattr(connect, "_BOOT_ID", boot)
         with fencelock.Client(f"sqlite:///{path}") as after:
             lease = after.lock("x").try_acquire()
             assert lease is not None

@@ -1,4 +1,4 @@
-"""Opening a lock file: make it if it is not there, and make sure that it is one."""
+"""Connecting to a lock file: make it if it is missing, and refuse a file that is something else."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
-from itertools import count
 from pathlib import Path
 
 import apsw
 
 from fencelock.core.errors import EngineError, Unsupported
+from fencelock.engines.sqlite.errors import not_a_lock_file
 from fencelock.engines.sqlite.mounts import network_kind
-from fencelock.engines.sqlite.queue import Queues
-from fencelock.engines.sqlite.troubles import foreign
+from fencelock.engines.sqlite.operations import Operations
 
 APPLICATION_ID = 0x484F4C44
-"""In the file's header, so that `file` and we know it: "HOLD"."""
+"""Marks the file's header as ours, also for the command `file`: "HOLD"."""
 
-SCHEMA = 3
-"""Changes whenever an older Fencelock could not work with the file any more."""
+FORMAT = 3
+"""The version of the schema. It changes when another version of Fencelock can't work with the file."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Which boot of this machine this is; empty where the system doesn't tell."""
+    """An id for this boot of the machine, or "" if the system has none."""
     try:
         return _BOOT_ID.read_text("ascii").strip()
     except OSError:
@@ -34,7 +33,7 @@ def boot_id() -> str:
 
 
 def make_file(path: str) -> None:
-    """Make sure that there is a file, with its folders. Nobody but the group can be let in."""
+    """Make the file and its folders if they are missing, for this user and at most for its group."""
     folder = Path(path).parent
     kind = network_kind(str(folder))
     if kind is not None:
@@ -46,27 +45,27 @@ def make_file(path: str) -> None:
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)
     with suppress(FileExistsError):
-        # Only if it is new: closing a descriptor would drop every lock that another client in this
-        # process has on the file.
+        # Only a new file is opened here: closing a descriptor of an old one would drop every lock that
+        # another client in this process has on it.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o660))
 
 
 def connect(path: str, busy: Callable[[int], bool]) -> apsw.Connection:
-    """A connection to a lock file that is ready for use."""
+    """Open a lock file that exists, and make its tables if it is empty."""
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.set_busy_handler(busy)
-        # Plans are made once: without this, every value that is bound makes SQLite plan anew.
+        # SQLite plans each statement once. Without this, each bound value makes it plan again.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        # The log stays when the last connection is closed: moving it into the file waits for the
-        # disk, which would cost every short-lived process, and every fork, some ten milliseconds.
+        # The log stays when the last connection closes. Moving it into the file waits for the disk: about
+        # ten milliseconds for every short-lived process and every fork.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if connection.readonly("main"):
             raise apsw.ReadOnlyError("the file is read-only")
         if not _is_ours(connection, path):
             _create(connection, path, busy)
         # After a power cut the last commits may be missing, but then every holder is dead as well. Notes
-        # are to outlive that: `File.sync`.
+        # must outlive a power cut: `LockFile.sync` does that.
         connection.execute("PRAGMA synchronous = NORMAL")
         _end_tickets_of_other_boots(connection)
     except BaseException:
@@ -76,27 +75,27 @@ def connect(path: str, busy: Callable[[int], bool]) -> apsw.Connection:
 
 
 def _is_ours(connection: apsw.Connection, path: str) -> bool:
-    """False if the file is still empty; an error if it is something else."""
-    # In this order: another process may be creating the schema, and the ids come along with it.
+    """Whether the file has our tables. False if it is empty; an error if it is something else."""
+    # In this order: another process may be making the tables, and it sets the ids with them.
     if connection.execute("SELECT count(*) FROM sqlite_schema").get == 0:
         return False
     if connection.pragma("application_id") != APPLICATION_ID:
         raise EngineError(
-            foreign(path, "it is a SQLite file of another program"), outcome="not applied"
+            not_a_lock_file(path, "it is a SQLite file of another program"), outcome="not applied"
         )
     version = connection.pragma("user_version")
-    if version != SCHEMA:
+    if version != FORMAT:
         raise EngineError(
             f"{path} was made by another version of Fencelock (its format is {version}, this version "
-            f"writes {SCHEMA}): let all programs use one version, or choose another path. If nobody uses "
-            f"it any more, move it away together with {path}-wal and {path}-shm; fences still grow",
+            f"writes {FORMAT}): use one version in all programs, or choose another path. If no program "
+            f"uses it any more, move it away together with {path}-wal and {path}-shm; fences still grow",
             outcome="not applied",
         )
     return True
 
 
 def _create(connection: apsw.Connection, path: str, busy: Callable[[int], bool]) -> None:
-    connection.execute("PRAGMA page_size = 1024")  # small pages: every commit writes whole ones
+    connection.execute("PRAGMA page_size = 1024")  # small, because every commit writes whole pages
     if _switch_to_wal(connection, busy) != "wal":
         raise EngineError(
             f"{path} is on a file system without shared memory, which SQLite needs: "
@@ -107,23 +106,26 @@ def _create(connection: apsw.Connection, path: str, busy: Callable[[int], bool])
     if not _is_ours(connection, path):
         connection.execute(files(__package__).joinpath("schema.sql").read_text("utf-8"))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute("COMMIT")
 
 
 def _switch_to_wal(connection: apsw.Connection, busy: Callable[[int], bool]) -> str:
-    for tries in count():
+    tries = 0
+    while True:
         try:
             return str(connection.execute("PRAGMA journal_mode = WAL").get)
-        except apsw.BusyError:  # two are making the file, and SQLite does not ask the handler here
+        except (
+            apsw.BusyError
+        ):  # another process makes the file; SQLite does not call its handler here
             if not busy(tries):
                 raise
-    raise AssertionError("count() has no end")
+            tries += 1
 
 
 def _end_tickets_of_other_boots(connection: apsw.Connection) -> None:
-    boot, queues = boot_id(), Queues(connection.execute)
-    if not queues.survive(boot):
+    boot, operations = boot_id(), Operations(connection.execute)
+    if not operations.is_boot(boot):
         connection.execute("BEGIN IMMEDIATE")
-        queues.reboot(boot)
+        operations.start_boot(boot)
         connection.execute("COMMIT")

@@ -1,4 +1,4 @@
-"""The queues of a lock file alone: no engine around them, and a clock that the test sets."""
+"""A lock file without an engine around it, and a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import apsw
 
 from fencelock.core.ticket import ALONE, Departure, Owner, Share, Ticket
-from fencelock.engines.sqlite import queue
-from fencelock.engines.sqlite.opening import connect, make_file
-from fencelock.engines.sqlite.queue import Queues
-from fencelock.engines.sqlite.undisputed import give_back, take
+from fencelock.engines.sqlite import operations
+from fencelock.engines.sqlite.connect import connect, make_file
+from fencelock.engines.sqlite.operations import Operations
+from fencelock.engines.sqlite.uncontended import give_back, take
 
 OWNER = Owner("host", 1, "somebody")
 NAME = "order:42"
@@ -27,14 +27,14 @@ def listen(id: str) -> str:
 _numbers = count()
 
 
-class Bench:
-    """A lock file without an engine around it, and a clock that stands still."""
+class BareFile:
+    """The operations on one lock file, at a time that stands still."""
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / f"{next(_numbers)}.db")
         make_file(self.path)
         self.connection = connect(self.path, lambda tries: False)
-        self.queues = Queues(self.connection.cursor().execute)
+        self.operations = Operations(self.connection.cursor().execute)
         self.now = 1_000.0
 
     def do(self, act: Any, *args: Any) -> Any:
@@ -59,16 +59,16 @@ class Bench:
 
     def request_enter(self, ticket: Ticket, if_free: bool) -> Any:
         """As the engine does it."""
-        sweeps = queue.sweeps_too()
-        free = None if sweeps else take(self.queues._execute, ticket, queue.now_us())
-        return free or self.do(self.queues.enter, ticket, if_free, listen, sweeps)
+        sweep = operations.is_sweep_due()
+        free = None if sweep else take(self.operations._execute, ticket, operations.now_us())
+        return free or self.do(self.operations.enter, ticket, if_free, listen, sweep)
 
     def request_leave(self, ticket: Ticket, departure: Departure = Departure.RELEASED) -> Any:
         """As the engine does it."""
-        now, lost = queue.now_us(), departure is Departure.LOST
-        if not lost and give_back(self.queues._execute, ticket, now):
+        now, lost = operations.now_us(), departure is Departure.LOST
+        if not lost and give_back(self.operations._execute, ticket, now):
             return True
-        return self.do(self.queues.leave, ticket, departure)
+        return self.do(self.operations.leave, ticket, departure)
 
     def rows(self) -> int:
         return int(self.connection.execute("SELECT count(*) FROM queue").get)
@@ -89,15 +89,15 @@ def instructions(connection: apsw.Connection) -> Iterator[list[None]]:
 
 
 @contextmanager
-def executed(queues: Queues) -> Iterator[list[str]]:
+def executed(operations: Operations) -> Iterator[list[str]]:
     """The statements that a request runs, without those around it."""
     seen: list[str] = []
-    execute = queues._execute
+    execute = operations._execute
 
-    def noting(sql: str, *args: Any) -> Any:
+    def recording(sql: str, *args: Any) -> Any:
         seen.append(sql)
         return execute(sql, *args)
 
-    queues._execute = noting
+    operations._execute = recording
     yield seen
-    queues._execute = execute
+    operations._execute = execute

@@ -1,4 +1,4 @@
-"""The lock file: one connection, one transaction at a time, and what can go wrong with it."""
+"""The lock file: one connection, one transaction at a time, and the handling of failures and forks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import apsw
 from fencelock.core.errors import EngineError, FencelockError
 from fencelock.core.ticket import Ticket
 from fencelock.engines.contract import REENTERED
-from fencelock.engines.sqlite.opening import connect, make_file
-from fencelock.engines.sqlite.pipes import Pipes
-from fencelock.engines.sqlite.queue import Queues
-from fencelock.engines.sqlite.troubles import translated
-from fencelock.engines.sqlite.undisputed import Execute
+from fencelock.engines.sqlite.connect import connect, make_file
+from fencelock.engines.sqlite.errors import engine_error
+from fencelock.engines.sqlite.named_pipes import Pipes
+from fencelock.engines.sqlite.operations import Operations
+from fencelock.engines.sqlite.uncontended import Execute
 from fencelock.io import clock
 
 T = TypeVar("T")
@@ -28,58 +28,59 @@ T = TypeVar("T")
 WRITE = "BEGIN IMMEDIATE"
 READ = "BEGIN"
 
-# Others hold the write lock for some ten microseconds: look again soon, then less and less often.
-_PAUSE_LEAST = 20e-6
-_PAUSE_MOST = 1e-3
+# Another process holds the write lock for about ten microseconds. So the first pause is short, and the
+# pauses grow. In seconds.
+_MIN_PAUSE = 20e-6
+_MAX_PAUSE = 1e-3
 
-_CHECK_EVERY = 0.1
-"""Seconds after which a request looks whether the file is still the same."""
+_CHECK_INTERVAL = 0.1
+"""Seconds after which a request checks that the path still names the same file."""
 
-_FORK_PATIENCE = 5.0
-"""Seconds a fork waits for the transactions of other threads."""
+_FORK_TIMEOUT = 5.0
+"""Seconds for which a fork waits for the transactions of other threads."""
 
 
-class File:
+class LockFile:
     """Runs transactions for all threads of a client, one after the other.
 
-    One connection is enough, because SQLite lets one transaction write at a time: threads line up
-    for a mutex here, which is fairer and cheaper than meeting at the file.
+    One connection is enough, because SQLite lets only one transaction write at a time. The threads wait
+    for a mutex here, which is fairer and cheaper than waiting for the file.
     """
 
     def __init__(self, path: str, pipes: Pipes) -> None:
         self._path = path
         self._pipes = pipes
         # Re-entrant, so that a signal handler or a finalizer that calls in the middle of a
-        # transaction is refused at once instead of waiting for itself.
+        # transaction is refused at once and does not wait for itself.
         self._mutex = threading.RLock()
-        self._inside = False
+        self._in_request = False
         self._deadline = 0.0
         self._connection: apsw.Connection | None = None
-        self._execute: Execute = _closed
-        self._queues = Queues(_closed)
+        self._execute: Execute = _not_connected
+        self._operations = Operations(_not_connected)
         self._identity: tuple[int, int] | None = None
         self._check_at = -math.inf
         with _forking:
             _files.add(self)
 
-    def at_once(
+    def run_statement(
         self, act: Callable[[Execute, Ticket, int], T], ticket: Ticket, deadline: float
     ) -> T | None:
-        """Act with one statement, which is a transaction by itself and wakes nobody. None: the file is busy.
+        """Run one statement, which is a transaction by itself and wakes nobody. None if the file is busy.
 
-        It is not waited for here, because the statement is told the time: one that comes to it late
-        would write down a ticket that has expired.
+        This does not wait for a busy file, because the time is an argument of the statement. After a long
+        wait the statement would store a ticket that has expired already.
         """
         name = ticket.name
         try:
-            # In the `try`, so that an interruption at any point gives the mutex back.
+            # Inside the `try`, so that an interruption at any point releases the mutex.
             if not self._mutex.acquire(blocking=False):
-                self._line_up(deadline, name)
-            if self._inside:
+                self._wait_for_mutex(deadline, name)
+            if self._in_request:
                 raise EngineError(REENTERED, outcome="not applied", name=name)
             acting = False
             try:
-                self._inside = True
+                self._in_request = True
                 now = clock.now()
                 if now >= self._check_at:
                     self._deadline = deadline
@@ -92,14 +93,14 @@ class File:
                 return None
             except (apsw.Error, OSError) as error:
                 self._abort(broken=True)
-                raise translated(error, self._path, name, committing=acting) from error
+                raise engine_error(error, self._path, name, committing=acting) from error
             except FencelockError as error:
                 error.name = name
                 raise
             finally:
-                self._inside = False
+                self._in_request = False
         finally:
-            try:  # noqa: SIM105 - every request comes along here
+            try:  # noqa: SIM105 - every request passes here
                 self._mutex.release()
             except RuntimeError:
                 pass  # it was never acquired
@@ -107,54 +108,54 @@ class File:
     def transact(
         self, begin: str, deadline: float, name: str | None, act: Callable[..., T], *args: Any
     ) -> T:
-        """Act in a transaction, then wake those it concerns; an `EngineError` when that fails."""
+        """Act in a transaction, then send the wake-ups. A failure becomes an `EngineError`."""
         try:
-            # In the `try`, so that an interruption at any point gives the mutex back.
+            # Inside the `try`, so that an interruption at any point releases the mutex.
             if not self._mutex.acquire(blocking=False):
-                self._line_up(deadline, name)
-            if self._inside:
+                self._wait_for_mutex(deadline, name)
+            if self._in_request:
                 raise EngineError(REENTERED, outcome="not applied", name=name)
             committing = False
             try:
-                self._inside = True
+                self._in_request = True
                 now = clock.now()
                 self._deadline = deadline
                 if now >= self._check_at:
                     self._check(now)
                 self._execute(begin)
-                result: T = act(self._queues, *args)
+                result: T = act(self._operations, *args)
                 committing = True
                 self._execute("COMMIT")
             except (apsw.Error, OSError) as error:
                 self._abort(broken=not isinstance(error, apsw.BusyError))
-                raise translated(error, self._path, name, committing=committing) from error
+                raise engine_error(error, self._path, name, committing=committing) from error
             except BaseException as error:
                 if committing and not self._in_transaction():
-                    # Interrupted just behind the commit: those it concerns must hear of it.
-                    self._pipes.ring(self._queues.wakes)
+                    # Interrupted directly after the commit: the admitted waiters must hear of it.
+                    self._pipes.send(self._operations.wake_ups)
                 self._abort(broken=False)
                 if isinstance(error, FencelockError) and error.name is None:
                     error.name = name
                 raise
             finally:
-                self._inside = False
-            wakes = self._queues.wakes
-            if wakes:
-                self._queues.wakes = []
+                self._in_request = False
+            wake_ups = self._operations.wake_ups
+            if wake_ups:
+                self._operations.wake_ups = []
         finally:
-            try:  # noqa: SIM105 - every request comes along here
+            try:  # noqa: SIM105 - every request passes here
                 self._mutex.release()
             except RuntimeError:
                 pass  # it was never acquired
-        if wakes:
-            self._pipes.ring(wakes)
+        if wake_ups:
+            self._pipes.send(wake_ups)
         return result
 
     def sync(self, name: str) -> None:
-        """Have what was committed on the disk, where a power cut can't take it back.
+        """Make sure that all commits are on the disk, so that a power cut can't undo them.
 
-        After the commit and without the mutex, so that nobody who wants a lock waits for the disk. To
-        close a descriptor of the log does no harm: SQLite's locks are on the other files.
+        This runs after the commit and without the mutex, so that no lock waits for the disk. Closing a
+        descriptor of the log does no harm, because SQLite's locks are on the other files.
         """
         try:
             log = os.open(f"{self._path}-wal", os.O_RDONLY | os.O_CLOEXEC)
@@ -163,31 +164,30 @@ class File:
             finally:
                 os.close(log)
         except OSError as error:
-            raise translated(error, self._path, name, committing=True) from error
+            raise engine_error(error, self._path, name, committing=True) from error
 
     def close(self) -> None:
-        """Give back the connection; the next transaction would open it again."""
+        """Close the connection. Another transaction would open it again."""
         with self._mutex:
             self._drop()
 
-    def _line_up(self, deadline: float, name: str | None) -> None:
+    def _wait_for_mutex(self, deadline: float, name: str | None) -> None:
         if not self._mutex.acquire(timeout=max(0.0, deadline - clock.now())):
             busy = apsw.BusyError("another thread of this process is still waiting for the file")
-            raise translated(busy, self._path, name) from busy
+            raise engine_error(busy, self._path, name) from busy
 
     def _check(self, now: float) -> None:
-        """Have the file open that bears the name.
+        """Make sure that the open file is still the one at the path.
 
-        Someone may have removed it, or put another one in its place. To go on with the old one
-        would be to lock what nobody else looks at.
+        Another program may have removed or replaced it. Locks in the old file would keep nobody out.
         """
         if self._connection is None or _identity(self._path) != self._identity:
             self._open()
-        self._check_at = now + _CHECK_EVERY
+        self._check_at = now + _CHECK_INTERVAL
 
     def _open(self) -> None:
         self._drop()
-        # One file must not go by two names: its neighbours are named after it.
+        # One file must have one path, because the names of the files beside it come from its path.
         self._path = self._pipes.path = os.path.realpath(self._path)
         if self._path in _unusable:
             raise EngineError(
@@ -197,23 +197,25 @@ class File:
             )
         make_file(self._path)
         self._identity = _identity(self._path)
-        connection = connect(self._path, self._wait)
+        connection = connect(self._path, self._wait_for_file)
         self._execute = connection.cursor().execute
-        self._queues = Queues(self._execute)
-        self._connection = connection  # last: an interruption leaves none, or one that is ready
+        self._operations = Operations(self._execute)
+        self._connection = (
+            connection  # last: after an interruption there is no half-ready connection
+        )
 
-    def _wait(self, tries: int) -> bool:
-        """SQLite's busy handler: whether to try again, after a pause."""
+    def _wait_for_file(self, tries: int) -> bool:
+        """SQLite's busy handler: pause, then return whether to try again."""
         left = self._deadline - clock.now()
         if left <= 0:
             return False
-        pause = min(_PAUSE_LEAST * 1.5 ** min(tries, 20), _PAUSE_MOST)
+        pause = min(_MIN_PAUSE * 1.5 ** min(tries, 20), _MAX_PAUSE)
         time.sleep(min(left, pause * (0.5 + random())))
         return True
 
     def _abort(self, *, broken: bool) -> None:
-        """Leave no transaction behind; after a failure of the file, not even a connection."""
-        self._queues.wakes.clear()
+        """Leave no transaction open. After a failure of the file, close the connection as well."""
+        self._operations.wake_ups.clear()
         try:
             if self._in_transaction():
                 self._execute("ROLLBACK")
@@ -227,18 +229,18 @@ class File:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
-        self._execute = _closed
+        self._execute = _not_connected
         self._check_at = -math.inf
         if connection is not None:
             connection.close(True)
 
-    # --- fork: SQLite must have nothing open then, or the child inherits locks it does not have
+    # --- fork: SQLite must have no file open then. The child would seem to hold locks that it does not have
 
     def prepare_fork(self) -> bool:
-        """Close the connection and keep it closed until the fork is done. False: can't."""
-        if not self._mutex.acquire(timeout=_FORK_PATIENCE):
+        """Close the connection and keep it closed until the fork is done. Returns False if it can't."""
+        if not self._mutex.acquire(timeout=_FORK_TIMEOUT):
             return False
-        if self._inside:
+        if self._in_request:
             self._mutex.release()
             return False
         self._drop()
@@ -248,7 +250,7 @@ class File:
         self._mutex.release()
 
     def forget_connection(self) -> None:
-        """In the child of a fork that could not wait: what is open is the parent's."""
+        """In the child of a fork that could not be prepared: the open connection is the parent's."""
         _unusable[self._path] = self._connection
         self._connection = None
         self._check_at = -math.inf
@@ -262,33 +264,33 @@ def _identity(path: str) -> tuple[int, int] | None:
     return stat.st_dev, stat.st_ino
 
 
-def _closed(*_: object) -> Any:
+def _not_connected(*_: object) -> Any:
     raise AssertionError("no connection")
 
 
-_files: weakref.WeakSet[File] = weakref.WeakSet()
-_forking = threading.Lock()  # held while a fork is under way
-_ready: list[File] = []
-_late: list[File] = []
-# By path; the connections stay referenced, so that they are never closed here.
+_files: weakref.WeakSet[LockFile] = weakref.WeakSet()
+_forking = threading.Lock()  # held during a fork
+_prepared: list[LockFile] = []
+_unprepared: list[LockFile] = []
+# By path. The connections stay referenced, so that they are never closed in the child.
 _unusable: dict[str, apsw.Connection | None] = {}
 
 
 def _before_fork() -> None:
     _forking.acquire()
     for file in list(_files):
-        (_ready if file.prepare_fork() else _late).append(file)
+        (_prepared if file.prepare_fork() else _unprepared).append(file)
 
 
 def _after_fork_in_parent() -> None:
-    while _ready:
-        _ready.pop().end_fork()
-    _late.clear()
+    while _prepared:
+        _prepared.pop().end_fork()
+    _unprepared.clear()
     _forking.release()
 
 
 def _after_fork_in_child() -> None:
-    for file in _late:
+    for file in _unprepared:
         file.forget_connection()
     _after_fork_in_parent()
 

@@ -1,0 +1,45 @@
+"""A name that no other ticket asks for: one statement takes it, one renews it, and one gives it back.
+
+Each statement is a transaction by itself, or part of one. It changes nothing if the name is not simply free
+or simply ours. Then `operations.py` handles the request.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from fencelock.core.ticket import ADMITTED, Owner, Standing, Ticket
+from fencelock.engines.sqlite.statements import GIVE_BACK, SQL, TAKE
+
+Execute = Callable[..., Any]
+
+pack_owner = lru_cache(maxsize=16)(Owner.pack)
+
+
+def take(execute: Execute, ticket: Ticket, now: int) -> Standing | None:
+    """Hold a name that is free. Returns None if `Operations.enter` must look."""
+    name, id, ttl, owner, (group, weight, permits), floor = ticket
+    fence = time.time_ns() // 1000
+    if fence <= floor:
+        return None
+    expires = now + int(ttl * 1e6)
+    row = name, fence, id, pack_owner(owner), now, expires, group or None, weight, permits
+    taken = execute(TAKE, row).connection.changes()
+    return Standing(ADMITTED, fence) if taken else None
+
+
+def renew(execute: Execute, ticket: Ticket, now: int) -> int:
+    """Renew an uncontended ticket and return its fence. Returns 0 if `Operations` must look."""
+    expires = now + int(ticket.ttl * 1e6)
+    row = ticket.name, ticket.id, pack_owner(ticket.owner), now, expires
+    found: list[tuple[int]] = execute(SQL["renew_uncontended"], row).fetchall()
+    return found[0][0] if found else 0
+
+
+def give_back(execute: Execute, ticket: Ticket, now: int) -> bool:
+    """Release an uncontended ticket. Returns False if `Operations.leave` must look."""
+    given: int = execute(GIVE_BACK, (ticket.name, ticket.id, now)).connection.changes()
+    return given > 0

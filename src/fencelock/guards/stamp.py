@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
@@ -40,7 +41,7 @@ class Barrier(Protocol):
 class AsyncBarrier(Protocol):
     """`Barrier` for asyncio."""
 
-    async def raise_fence(self, lease: Stamp) -> Any:
+    def raise_fence(self, lease: Stamp) -> Coroutine[Any, Any, Any]:
         """Refuse all older holders from now on; `StaleFence` if this lease is older itself."""
 
 

@@ -152,7 +152,7 @@ def test_break_does_not_hit_the_next_one(cli: Cli, client: fencelock.Client, nam
         started.process.stdin.write("y\n")
         started.process.stdin.flush()
         assert started.wait() == 1
-        assert "changed hands while you were asked" in started.errors()
+        assert "got another holder while you were asked" in started.errors()
         assert client.inspect(name).holders
 
 

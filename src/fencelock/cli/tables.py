@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Tables on stdout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows under a head: with lines on a terminal, in plain columns for other programs."""
+    """Print rows under a head: with lines on a terminal, else in plain columns."""
     if sys.stdout.isatty():
         _print_rich(head, rows)
         return
@@ -20,7 +20,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _print_rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    # Only here, because importing rich takes longer than everything else.
+    # Only here, because the import of rich takes longer than everything else.
     from rich import box
     from rich.console import Console
     from rich.table import Table

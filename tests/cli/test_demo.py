@@ -34,9 +34,9 @@ def test_in_a_pipe(sqlite_cli: Cli, tmp_path: Path) -> None:
         "LeaseLost, starts over",
         "is killed by us (SIGKILL)",
         "while holding:",
-        "lock; then lease.check() told it that its lease was lost",
+        "later from lease.check() that its lease was lost",
         "without a guard, the account then holds 101: 10 are lost",
-        "with a guard, it holds 110: it refused fence",
+        "with a guard, it holds 110: the guard refused the stale write",
     ):
         assert text in ended.stdout
     assert ended.stdout.endswith("\nEvery invariant held.\n")

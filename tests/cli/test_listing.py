@@ -17,7 +17,7 @@ from tests.cli.conftest import Cli, waiting
 from tests.cli.terminals import on_a_terminal
 
 HOLDER = {"host", "pid", "label", "fence", "expires_in", "share", "since", "held_for"}
-HEAD = ["NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"]
+HEAD = ["NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING"]
 WAITER = {"host", "pid", "label", "fence", "expires_in", "share", "waiting_for"}
 
 
@@ -93,6 +93,15 @@ def test_ls(cli: Cli, client: fencelock.Client) -> None:
     assert cli("ls", f"{common}*").stdout == ""
     assert json.loads(cli("ls", f"{common}*", "--json").stdout) == []
     assert "Nothing is held or waited for." in on_a_terminal(cli, "ls", f"{common}*")
+
+
+def test_ls_shows_what_was_abandoned(cli: Cli, client: fencelock.Client, name: str) -> None:
+    client.lock(name).acquire()
+    client.break_lock(name)
+    with client.lock(name):
+        head, row = cli("ls", name).stdout.splitlines()
+    assert re.split("  +", head) == [*HEAD, "ABANDONED"]
+    assert row.endswith("  0        yes")
 
 
 def test_break(cli: Cli, client: fencelock.Client, name: str) -> None:

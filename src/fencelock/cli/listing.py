@@ -37,10 +37,9 @@ def ls(pattern: str, as_json: bool, url: str | None) -> None:
     if as_json:
         _print_json([_summary(each) for each in seen])
     elif seen:
-        print_table(
-            ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"),
-            [row for each in seen for row in _rows(each)],
-        )
+        head = ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "ABANDONED")
+        columns = len(head) if any(each.abandoned for each in seen) else len(head) - 1
+        print_table(head[:columns], [row[:columns] for each in seen for row in _rows(each)])
     elif sys.stdout.isatty():
         click.echo("Nothing is held or waited for.")
 
@@ -57,6 +56,7 @@ Examples:
     default=20,
     show_default=True,
     type=click.IntRange(0),
+    metavar="N",
     help="How many waiters to list.",
 )
 @json_option
@@ -108,11 +108,10 @@ def _describe(seen: Inspection) -> list[str]:
 
 
 def _rows(seen: Inspection) -> list[tuple[str, ...]]:
-    note = "abandoned before" if seen.abandoned else ""
-    waiting = str(seen.waiting)
+    last = (str(seen.waiting), "yes" if seen.abandoned else "")
     if not seen.holders:  # the first waiter has not noticed yet that it may go ahead
-        return [(seen.name, "", str(seen.fence), "", "", waiting, note)]
-    return [(seen.name, *_cells(holder, holder.held_for), waiting, note) for holder in seen.holders]
+        return [(seen.name, "", str(seen.fence), "", "", *last)]
+    return [(seen.name, *_cells(holder, holder.held_for), *last) for holder in seen.holders]
 
 
 def _cells(contender: Contender, seconds: float) -> tuple[str, ...]:

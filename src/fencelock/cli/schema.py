@@ -28,7 +28,7 @@ Examples:
     show_default=True,
 )
 def schema(engine: str, schema: str) -> None:
-    """Print the tables and functions that ENGINE needs in its database.
+    """Print the tables and functions that an engine needs in its database.
 
     Fencelock creates them itself when it first needs them. Use this if the application's user may not
     create tables: let the owner of the database run the output.

@@ -29,6 +29,7 @@ Examples:
     type=click.FloatRange(1, 300),
     default=30.0,
     show_default=True,
+    metavar="SECONDS",
     help="About how long to measure. The start of processes takes a little more.",
 )
 @json_option

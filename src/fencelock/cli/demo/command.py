@@ -30,6 +30,7 @@ Examples:
     type=click.FloatRange(5, 600),
     default=15.0,
     show_default=True,
+    metavar="SECONDS",
     help="About how long it takes.",
 )
 @click.pass_context
@@ -91,8 +92,8 @@ def _print_summary(history: History, stale_write: StaleWrite, checks: list[Check
     for turn in turns:
         if turn.lost_at is not None and turn.valid_until is not None:
             click.echo(
-                f"  {turn.worker} believed for {turn.lost_at - turn.valid_until:.2f} s more that it held the "
-                "lock; then lease.check() told it that its lease was lost"
+                f"  {turn.worker} learned {turn.lost_at - turn.valid_until:.2f} s later from lease.check() "
+                "that its lease was lost"
             )
     click.secho("\nWhy the storage has to check the fence", bold=True)
     for line in stale_write.lines():

@@ -36,7 +36,7 @@ def test_in_a_pipe(sqlite_cli: Cli, tmp_path: Path) -> None:
         "while holding:",
         "later from lease.check() that its lease was lost",
         "without a guard, the account then holds 101: 10 are lost",
-        "with a guard, it holds 110: the guard refused the stale write",
+        "with a guard, it holds 110: the guard refused fence",
     ):
         assert text in ended.stdout
     assert ended.stdout.endswith("\nEvery invariant held.\n")

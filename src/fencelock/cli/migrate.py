@@ -46,8 +46,8 @@ def migrate(
     Stop the programs that lock the names that match PATTERN, run this, and start the programs with the
     new URL. The command waits until nobody holds or waits for any of these names at the old engine
     (--url). So no lock has two holders. Then it waits until the fences of the new engine are above all
-    fences of the old engine. So storage that checks fences accepts the new holders. It changes nothing
-    at the old engine.
+    fences of the old engine. So storage that checks fences accepts the new holders. It changes none of
+    these names.
 
     Exit code 1 means that some names were still in use when the time was over.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from fencelock.cli import exits
 from fencelock.cli.messages import printable
 from fencelock.cli.options import checked, name_argument, seconds, url_option
 from fencelock.core.durations import check_keep, check_timeout, check_ttl
+
+_seconds_option = partial(click.option, type=float, metavar="SECONDS")
 
 
 class _Run(click.Command):
@@ -87,18 +90,14 @@ Exit codes: the exit code of the command, or:
 @click.option(
     "-n", "--nonblock", is_flag=True, help="Don't wait: fail at once if the lock is not free."
 )
-@click.option(
+@_seconds_option(
     "-w",
     "--timeout",
-    type=float,
-    metavar="SECONDS",
     callback=checked(check_timeout),
     help="Wait no longer than this. Default: no limit.",
 )
-@click.option(
+@_seconds_option(
     "--ttl",
-    type=float,
-    metavar="SECONDS",
     callback=checked(check_ttl),
     help="How long the lock stays taken if this machine dies. While the command runs, it is renewed. "
     "Default: 30.",
@@ -113,10 +112,8 @@ Exit codes: the exit code of the command, or:
     show_default=True,
     help="Exit code if the lock was not free in time.",
 )
-@click.option(
+@_seconds_option(
     "--grace",
-    type=float,
-    metavar="SECONDS",
     help="Time between SIGTERM and SIGKILL when the lease is lost. "
     "Less than half of the ttl. Default: a sixth of the ttl, at most 10.",
 )

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from fencelock.cli.bench.job import Job, Samples
@@ -121,13 +121,9 @@ def tasks(job: Job, timer: Timer) -> Samples:
     """Acquire and release in many tasks of one event loop, each with a name of its own."""
     import asyncio  # the other roles don't need it, and start sooner without it
 
-    return asyncio.run(_tasks(job, timer, asyncio.gather))
-
-
-async def _tasks(job: Job, timer: Timer, gather: Callable[..., Awaitable[Any]]) -> Samples:
     samples = Samples([], [], [])
 
-    async def pairs_of(number: int) -> None:
+    async def pairs_of(client: AsyncClient, number: int) -> None:
         lock = client.lock(f"{job.name} {number}")
         while not timer.over(len(samples.ended)):
             at = now()
@@ -135,10 +131,13 @@ async def _tasks(job: Job, timer: Timer, gather: Callable[..., Awaitable[Any]]) 
             samples.began.append(at)
             samples.ended.append(now())
 
-    async with AsyncClient(job.url, ttl=job.ttl) as client:
-        await (await client.lock(job.name).acquire()).release()
-        timer.begin()
-        await gather(*map(pairs_of, range(job.width)))
+    async def all_tasks() -> None:
+        async with AsyncClient(job.url, ttl=job.ttl) as client:
+            await (await client.lock(job.name).acquire()).release()
+            timer.begin()
+            await asyncio.gather(*(pairs_of(client, number) for number in range(job.width)))
+
+    asyncio.run(all_tasks())
     return samples
 
 

@@ -37,7 +37,7 @@ def main(
         try:
             account.write(str(balances[1] + int(amount)).encode(), lease)
         except StaleFence as error:
-            refused = f"fence {error.given} is older than {error.newest}, which it had seen"
+            refused = f"the guard refused fence {error.given}"
         try:
             lease.release()
         except LeaseLost:

@@ -38,9 +38,7 @@ class StaleWrite(NamedTuple):
             f"a second process gets the lock and pays in {SECOND}",
             f"the first process goes on, and adds {FIRST} to the balance that it had read",
             f"without a guard, the account then holds {self.plain}{lost}",
-            f"with a guard, it holds {self.guarded}"
-            + (": the guard refused the stale write" if self.refused else ""),
-            *filter(None, [self.refused]),
+            f"with a guard, it holds {self.guarded}: {self.refused or 'the guard accepted the stale write'}",
         ]
 
     def checks(self) -> list[Check]:

@@ -29,7 +29,7 @@ def nightly(folder: Path) -> str:
     with fencelock.Client(f"sqlite:///{folder}/locks.db") as client:
         lease = client.lock(f"report:{DAY}", ttl=30).try_acquire()
         if lease is None:
-            return "someone else is at it"
+            return "another machine is doing it"
         with lease:
             if report.exists():
                 return "it was done already"

@@ -94,12 +94,7 @@ def _print(found: dict[str, Any]) -> None:
     print_table(
         ("WHAT", "USUALLY (P50)", "SLOW (P99)", "PER SECOND"),
         [
-            (
-                each.what,
-                short_duration(each.p50),
-                short_duration(each.p99),
-                rough(each.per_second),
-            )
+            (each.what, *map(short_duration, (each.p50, each.p99)), rough(each.per_second))
             for each in found["figures"].values()
         ],
     )

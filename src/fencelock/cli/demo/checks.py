@@ -25,24 +25,16 @@ class Check(NamedTuple):
 def check_all(history: History, leftover: Inspection) -> list[Check]:
     """Check what must hold whatever happens to the workers, however slow the machine is."""
     turns = sorted(history.turns, key=lambda turn: turn.entered)
-    return [
-        Check("fences strictly grew in the order of grants", _first(_fallen_fences(turns))),
-        Check("no two valid critical sections overlapped", _first(_overlaps(turns))),
-        Check(
-            "lease.check() told the stopped holder before its next step",
-            _first(_never_told(history.faults, turns)),
-        ),
-        Check(
-            "after each fault the next holder got a higher fence and saw `abandoned`",
-            _first(_not_recovered(history.faults)),
-        ),
-        Check("nobody starved", _first(_starved(history))),
-        Check("nothing was left behind in the queue", _first(_left_behind(leftover))),
-    ]
-
-
-def _first(broken: Iterable[str]) -> str:
-    return next(iter(broken), "")
+    faults = history.faults
+    invariants = {
+        "fences strictly grew in the order of grants": _fallen_fences(turns),
+        "no two valid critical sections overlapped": _overlaps(turns),
+        "lease.check() told the stopped holder before its next step": _never_told(faults, turns),
+        "the holder after a fault got a higher fence and saw `abandoned`": _not_recovered(faults),
+        "nobody starved": _starved(history),
+        "nothing was left behind in the queue": _left_behind(leftover),
+    }
+    return [Check(what, next(iter(broken), "")) for what, broken in invariants.items()]
 
 
 def _fallen_fences(turns: list[Turn]) -> Iterable[str]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from fencelock.cli.channel import Channel
 from fencelock.cli.demo.history import Fault, History, State, Worker
@@ -16,6 +16,9 @@ from fencelock.client import Client
 from fencelock.core.errors import EngineError
 from fencelock.core.ticket import Inspection
 from fencelock.io.clock import now
+
+if TYPE_CHECKING:
+    from fencelock.cli.demo.view import LiveView, PlainView
 
 NAME = "demo"
 TTL = 2.0
@@ -27,12 +30,6 @@ _TIMEOUT = 30.0
 """Seconds after which the demo gives up if nothing happens. Generous, because the machine may be busy."""
 
 
-class View(Protocol):
-    """Shows the demo to the user."""
-
-    def draw(self, history: History, seen: Inspection | None, title: str) -> None: ...
-
-
 class NoProgress(Exception):
     """Something that must happen did not happen."""
 
@@ -40,7 +37,7 @@ class NoProgress(Exception):
 class Demo:
     """The running demo. Use it in a `with`: at its end no process is left, whatever happened."""
 
-    def __init__(self, url: str, view: View, history: History) -> None:
+    def __init__(self, url: str, view: LiveView | PlainView, history: History) -> None:
         self._url = url
         self._view = view
         self._history = history
@@ -175,7 +172,7 @@ class Demo:
         limit = now() + _TIMEOUT
         while not condition():
             if now() > limit:
-                raise NoProgress(f"waited {_TIMEOUT:g} s in vain for {what}")
+                raise NoProgress(f"waited {_TIMEOUT:g} s for {what}, which did not come")
             self._receive(_FRAME)
             self._draw()
 

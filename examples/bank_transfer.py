@@ -1,7 +1,7 @@
-"""Money moves between two accounts with SQLAlchemy, and a clerk who was overtaken moves nothing.
+"""Money moves between two accounts with SQLAlchemy, and a stale holder moves nothing.
 
-The guard's check is the first statement of the transaction. Whatever the session writes after it, in
-whatever tables, is then fenced: no table needs a column for it, no statement has to be changed.
+The guard's check is the first statement of the transaction. It fences everything that the session writes
+after it, in any table: no table needs a new column, and no statement has to be changed.
 
 Run it: python examples/bank_transfer.py
 """

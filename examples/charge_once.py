@@ -1,9 +1,9 @@
 """A message queue delivers one order ten times, and the card must be charged once.
 
-The first worker does it and the others wait for what comes of it. If it fails, the next one tries. All
-have the same receipt, as has whoever asks later. Two things no lock can do, so the bank's own storage
-does: it refuses a worker that was paused past its ttl, by the fence; and it knows what was charged by
-one who died before it could say so.
+The first worker charges it, and the others wait for the result. If the first one fails, the next one tries.
+All workers get the same receipt, also later ones. A lock can't do two things, so the bank's own storage does
+them: it checks the fence and refuses a worker that was paused past its ttl; and it remembers a charge of a
+worker that died before it could store the result.
 
 Run it: python examples/charge_once.py
 """
@@ -23,7 +23,7 @@ guard = SqlGuard()
 
 
 class Bank:
-    """Its line is busy when it is called for the first time."""
+    """A bank that refuses the first call."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "bank.db"
@@ -37,7 +37,7 @@ class Bank:
         if self.calls == 1:
             raise ConnectionError("the line is busy")
         with closing(sqlite3.connect(self._file)) as ledger, ledger:
-            guard.check(ledger, lease)  # first: whoever was overtaken charges nothing
+            guard.check(ledger, lease)  # first: a stale worker charges nothing
             look = "SELECT number FROM charges WHERE name = ?"
             if done := ledger.execute(look, (lease.name,)).fetchone():
                 return {"receipt": done[0]}

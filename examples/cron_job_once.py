@@ -1,8 +1,8 @@
 """A nightly job that cron starts on ten machines at the same minute, and that must run once.
 
-The lock keeps the machines apart *while* one of them works: those who come meanwhile don't wait,
-they leave (`try_acquire`). Whoever comes after the work is done must see that it is done: that is
-what the report itself is for, looked at under the lock. A lock alone is never "once".
+The lock keeps the machines apart *while* one of them works: the others don't wait, they leave
+(`try_acquire`). A machine that comes later must see that the work is done: it checks under the lock
+whether the report exists. A lock alone is never "once".
 
 In a crontab, without Python, the same is:
 
@@ -24,12 +24,12 @@ DAY = "2026-11-15"
 
 
 def nightly(folder: Path) -> str:
-    """What cron starts. On real machines the URL would name a server that all of them reach."""
+    """What cron starts. On real machines, the URL would name a server that all machines can reach."""
     report = folder / f"report-{DAY}.txt"
     with fencelock.Client(f"sqlite:///{folder}/locks.db") as client:
         lease = client.lock(f"report:{DAY}", ttl=30).try_acquire()
         if lease is None:
-            return "someone else is at it"
+            return "another machine is doing it"
         with lease:
             if report.exists():
                 return "it was done already"
@@ -38,13 +38,13 @@ def nightly(folder: Path) -> str:
 
 
 def build(report: Path) -> None:
-    """The work: slow, and not to be done twice."""
+    """The work: slow, and it must not be done twice."""
     time.sleep(0.5)
     with (report.parent / "builds.log").open("a") as log:
         log.write(f"{report.name}\n")
     draft = report.with_suffix(".draft")
     draft.write_text("all is well\n")
-    draft.rename(report)  # it is there completely or not at all
+    draft.rename(report)  # all of it or nothing is there
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
         folder = Path(name)
         with multiprocessing.get_context("spawn").Pool(MACHINES) as machines:
             outcomes = Counter(machines.map(nightly, [folder] * MACHINES, chunksize=1))
-        outcomes[nightly(folder)] += 1  # and one whose clock is late
+        outcomes[nightly(folder)] += 1  # a machine whose clock is late
         builds = (folder / "builds.log").read_text().splitlines()
         for outcome, count in outcomes.most_common():
             print(f"{count:>2} {outcome}")

@@ -1,8 +1,8 @@
 """Five philosophers at a round table, with five forks. Each needs the fork on either side to eat.
 
-All take their left fork first. With plain locks, each then waits for the next one's, in a circle: nobody
-eats. In transactions, one that would wait in a circle gives its fork back and tries again. It stays as
-old as it was, so that its turn comes.
+All take their left fork first. With plain locks, each then waits for the fork of the neighbour, in a circle:
+nobody eats. With transactions, a philosopher that would wait in a circle puts its fork back and tries again.
+Its transaction keeps its age, so it gets its turn.
 
 Run it: python examples/dining.py
 """
@@ -23,14 +23,14 @@ def fork(number: int) -> str:
 
 
 def stubborn(client: fencelock.Client, seat: int, table: Barrier) -> tuple[int, int]:
-    """Plain locks: left, then right. How often it ate, and how often it gave way."""
+    """Plain locks: left, then right. Returns how often it ate, and how often it gave way."""
     with client.lock(fork(seat)):
-        table.wait(timeout=10)  # now everybody has one
+        table.wait(timeout=10)  # now each has one fork
         try:
             with client.lock(fork(seat + 1), timeout=0.5):
                 return 1, 0
         except fencelock.LockTimeout:
-            table.wait(timeout=10)  # nobody puts a fork back before all have waited in vain
+            table.wait(timeout=10)  # nobody puts a fork back before all have timed out
             return 0, 0
 
 
@@ -41,7 +41,7 @@ def courteous(client: fencelock.Client, seat: int, table: Barrier) -> tuple[int,
     def eat(transaction: fencelock.Transaction) -> None:
         transaction.lock(fork(seat))
         if eaten == 0 and transaction.attempts == 1:
-            table.wait(timeout=10)  # now everybody has one, so somebody has to give way
+            table.wait(timeout=10)  # now each has one fork, so somebody has to give way
         transaction.lock(fork(seat + 1))
 
     while eaten < MEALS:
@@ -53,7 +53,7 @@ def courteous(client: fencelock.Client, seat: int, table: Barrier) -> tuple[int,
 
 
 def dine(url: str, manner: Callable[[fencelock.Client, int, Barrier], tuple[int, int]]) -> str:
-    """All of them at once, each with a client of its own, as if they were processes."""
+    """Let all eat at once, each with a client of its own, as if they were processes."""
     table = Barrier(SEATS)
 
     def sit(seat: int) -> tuple[int, int]:

@@ -1,9 +1,9 @@
 """One order, two workers, one of them paused at the worst moment: the customer must pay once.
 
-The first worker has the lock and has seen that the order is unpaid. Then it freezes for longer than
-its lease lives, so the second worker gets the lock and charges. When the first one wakes up it goes
-on where it was: it *thinks* that it still holds the lock, and no lock in the world can stop it. The
-ledger can: every transaction brings the lease's fence, and an older one than the newest is refused.
+The first worker has the lock and has seen that the order is unpaid. Then it is stopped for longer than
+its ttl, so the second worker gets the lock and charges. When the first worker continues, it *believes* that
+it still holds the lock, and no lock service can stop it. The ledger can: every transaction brings the fence
+of its lease, and the ledger refuses a fence that is older than the newest.
 
 Run it: python examples/double_payment.py
 """
@@ -25,7 +25,7 @@ guard = SqlGuard()
 
 @contextmanager
 def transaction(folder: Path, lease: fencelock.Lease, fenced: bool) -> Iterator[sqlite3.Connection]:
-    """The guard comes first, before reads too: it refuses all but the newest holder."""
+    """A transaction that begins with the guard's check, also before reads: it refuses a stale holder."""
     with sqlite3.connect(folder / "ledger.db", isolation_level=None) as ledger:
         ledger.execute("BEGIN IMMEDIATE")
         if fenced:
@@ -33,15 +33,15 @@ def transaction(folder: Path, lease: fencelock.Lease, fenced: bool) -> Iterator[
         yield ledger
 
 
-def pay(folder: Path, fenced: bool, freezes: bool) -> None:
+def pay(folder: Path, fenced: bool, stops: bool) -> None:
     """A worker, in a process of its own: charge for order 42 unless that was done already."""
     url = f"sqlite:///{folder}/locks.db"
     try:
         with fencelock.Client(url) as client, client.lock("order:42", ttl=0.5) as lease:
             with transaction(folder, lease, fenced) as ledger:
                 paid = ledger.execute("SELECT 1 FROM charges WHERE order_id = '42'").fetchone()
-            lease.check()  # still ours: but that is true of this very moment only
-            if freezes:
+            lease.check()  # still ours, but only at this moment
+            if stops:
                 os.kill(os.getpid(), signal.SIGSTOP)
             if not paid:
                 with transaction(folder, lease, fenced) as ledger:
@@ -51,7 +51,7 @@ def pay(folder: Path, fenced: bool, freezes: bool) -> None:
 
 
 def story(fenced: bool) -> int:
-    """Let it happen, and count the charges."""
+    """Stop the first worker while the second one pays. Returns the number of charges."""
     with tempfile.TemporaryDirectory() as name:
         ledger = sqlite3.connect(Path(name) / "ledger.db")
         ledger.execute("CREATE TABLE charges (order_id TEXT, cents INTEGER)")
@@ -59,7 +59,7 @@ def story(fenced: bool) -> int:
         spawn = multiprocessing.get_context("spawn").Process
         first, second = (spawn(target=pay, args=(Path(name), fenced, bad)) for bad in (True, False))
         first.start()
-        os.waitpid(first.pid or 0, os.WUNTRACED)  # until it is frozen
+        os.waitpid(first.pid or 0, os.WUNTRACED)  # until it is stopped
         second.start()
         second.join()
         os.kill(first.pid or 0, signal.SIGCONT)

@@ -1,7 +1,7 @@
 """A flash sale: eight shops sell the same small stock at the same time, and must not oversell it.
 
-Each sale reads the stock, thinks for a moment, and writes back one less. Without a lock two shops
-read the same number, and an item is sold twice. With one, sales take turns, in order of arrival.
+Each sale reads the stock, waits for a moment, and writes the stock minus one. Without a lock, two shops
+read the same number, and an item is sold twice. With a lock, sales take turns, in order of arrival.
 
 Run it: python examples/flash_sale.py
 """
@@ -32,7 +32,7 @@ def sell(folder: Path, locked: bool, doors: Any, sold: Any) -> None:
                 (left,) = warehouse.execute("SELECT sneakers FROM stock").fetchone()
                 if left == 0:
                     break
-                time.sleep(0.002)  # the customer's card is looked at
+                time.sleep(0.002)  # the time to check the customer's card
                 warehouse.execute("UPDATE stock SET sneakers = ?", (left - 1,))
             with sold.get_lock():
                 sold.value += 1

@@ -1,7 +1,7 @@
-"""Two publishers write the same file, and one of them is frozen right before it does.
+"""Two publishers write the same file, and one of them is stopped right before its write.
 
-When it wakes up, its report is out of date: the other one has published a newer one. It does not know that,
-but the file does: it remembers the newest fence, in another file beside it, and refuses.
+When it continues, its report is out of date: the other publisher has written a newer one. It does not know
+that, but the guarded file does: its newest fence is stored in a file beside it, and it refuses the write.
 
 Run it: python examples/publish_report.py
 """
@@ -16,12 +16,12 @@ import fencelock
 from fencelock.guards import FencedFile
 
 
-def publish(folder: Path, text: str, freezes: bool) -> None:
+def publish(folder: Path, text: str, stops: bool) -> None:
     """A publisher, in a process of its own."""
     report = FencedFile(folder / "report.txt")
     with fencelock.Client(f"sqlite:///{folder}/locks.db", ttl=1.5) as client:
         lease = client.lock("report", guard=report).acquire()
-        if freezes:
+        if stops:
             os.kill(os.getpid(), signal.SIGSTOP)
         try:
             report.write(text.encode(), lease)
@@ -35,7 +35,7 @@ def main(folder: Path) -> None:
     first = spawn(target=publish, args=(folder, "the old report", True))
     second = spawn(target=publish, args=(folder, "the new report", False))
     first.start()
-    os.waitpid(first.pid or 0, os.WUNTRACED)  # until it is frozen
+    os.waitpid(first.pid or 0, os.WUNTRACED)  # until it is stopped
     second.start()
     second.join()
     os.kill(first.pid or 0, signal.SIGCONT)

@@ -1,7 +1,7 @@
 """Customers reserve pieces of a small stock in PostgreSQL, with psycopg; the lock is in the same database.
 
-With `guard=` the lock shows its fence to the database as soon as it is acquired, before anything is read: so
-what is read then stays true until it is written, or the write is refused.
+With `guard=` the lock shows its fence to the database as soon as it is acquired, before anything is read. So
+what you read stays true until you write, or your write is refused.
 
 Run it: python examples/reserve_stock.py postgresql://user:password@localhost/database
 """
@@ -26,8 +26,8 @@ def reserve(client: fencelock.Client, guard: SqlGuard, url: str, customer: int) 
             row = connection.execute("SELECT pieces FROM example_stock").fetchone()
         if row is None or row[0] == 0:
             return False
-        # Here it may take its time: ask the customer, call a bank. If it takes too long, so that
-        # somebody else has the lock, the transaction below is refused and rolled back.
+        # Slow work is fine here: ask the customer, call a bank. If it takes too long and another
+        # process gets the lock, the transaction below is refused and rolled back.
         with psycopg.connect(url) as connection:
             guard.check(connection, lease)
             connection.execute("UPDATE example_stock SET pieces = %s", (row[0] - 1,))

@@ -1,8 +1,8 @@
-"""A price list that many read at the same time and one replaces now and then.
+"""Many threads read a price list at the same time, and one thread replaces it now and then.
 
 A list consists of several prices that belong together. Readers share the lock, so they don't wait for
-one another; the writer holds it alone, so nobody sees half of an old list and half of a new one. Who
-waits is not overtaken: readers who come after the writer wait for it, however many they are.
+one another. The writer holds it alone, so nobody sees half of an old list and half of a new one. The
+queue is in order of arrival: readers that come after the writer wait for it, however many they are.
 
 Run it: python examples/rwlock_cache.py
 """
@@ -21,10 +21,10 @@ prices = dict.fromkeys(PRODUCTS, 1)
 
 
 def read(client: fencelock.Client, together: threading.Barrier, seen: list[set[int]]) -> None:
-    """One reader: it notes down which versions it saw in one list."""
+    """One reader: it collects the versions that it sees in one list."""
     rwlock = client.rwlock("prices")
     with rwlock.read():
-        together.wait(timeout=10)  # passes only if all of them are in here at the same time
+        together.wait(timeout=10)  # returns only if all readers are here at the same time
     for _ in range(READS):
         with rwlock.read():
             versions = set()
@@ -35,13 +35,13 @@ def read(client: fencelock.Client, together: threading.Barrier, seen: list[set[i
 
 
 def replace(client: fencelock.Client) -> None:
-    """The writer: a new list, price by price; it then turns reader and looks at what it wrote."""
+    """The writer: it writes a new list, price by price, becomes a reader, and reads what it wrote."""
     for version in range(2, VERSIONS + 1):
         with client.rwlock("prices").write() as lease:
             for product in PRODUCTS:
                 prices[product] = version
                 time.sleep(0.0005)
-            lease.downgrade()  # readers come in now, another writer would not
+            lease.downgrade()  # readers get the lock now, another writer does not
             assert set(prices.values()) == {version}
 
 
@@ -54,7 +54,7 @@ def main() -> None:
         ]
         for thread in readers:
             thread.start()
-        together.wait(timeout=10)  # else the writer would come between them, and be waited for
+        together.wait(timeout=10)  # the writer must not come between them: they would wait for it
         replace(client)
         for thread in readers:
             thread.join()

@@ -1,8 +1,8 @@
-"""Three schedulers, of which one leads. The leader is killed, and another one takes over.
+"""One of three schedulers leads. The leader is killed, and another scheduler takes over.
 
-Each candidate says where it can be found; here it is its process id. Whoever wants to know who leads
-observes the election: it is told of every change. The number of the term only grows, so that what an old
-leader still has under way can be told from what the new one does.
+Each candidate publishes a value, for example its address; here it is its process id. A program that wants
+to know the leader observes the election and sees every change. The number of the term only grows, so the
+late requests of an old leader can be told from those of the new leader.
 
 Run it: python examples/scheduler_leader.py
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import fencelock
 
 CANDIDATES = 3
-TTL = 1.0  # so long nobody leads after the leader has died; in earnest it would be longer
+TTL = 1.0  # seconds without a leader after the leader has died; use a longer ttl in production
 
 
 def schedule(url: str) -> None:
@@ -29,7 +29,7 @@ def schedule(url: str) -> None:
 
 
 def next_leader(observed: Iterator[fencelock.Leader | None]) -> fencelock.Leader:
-    """Nobody may lead for a while, so wait for somebody who does."""
+    """Wait for a leader. For a while there may be none."""
     return next(leader for leader in observed if leader is not None)
 
 
@@ -49,8 +49,8 @@ def main() -> None:
         for process in schedulers:
             process.kill()
             process.join()
-    assert first.value in known, "it says where it can be found"
-    assert second.value in known, "and so does the next one"
+    assert first.value in known, "the leader publishes its process id"
+    assert second.value in known, "and so does the next leader"
     print("one of three leads, and is killed")
     print("another one leads:", first.value != second.value)
     print("its term is later:", first.term < second.term)

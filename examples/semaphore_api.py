@@ -1,8 +1,8 @@
 """An API that allows three requests at a time, and twelve workers that use it.
 
-The semaphore has as many permits as the API allows; on an engine that is shared they are those of all
-processes together. A heavy request takes two permits at once (`weight`), never one after the other: two
-workers that each had one of the last two would wait for each other for ever.
+The semaphore has as many permits as the API allows. On a shared engine, all processes together have that
+many. A heavy request takes two permits at once (`weight`), never one after the other: two workers that each
+hold one of the last two permits would wait for each other for ever.
 
 Run it: python examples/semaphore_api.py
 """
@@ -21,7 +21,7 @@ REQUESTS = 24
 
 
 class Api:
-    """Somebody else's service: it counts what is under way and refuses what is too much."""
+    """The service: it counts the requests in progress, and refuses too many."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()

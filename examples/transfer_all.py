@@ -1,8 +1,8 @@
 """Four clerks move money between the same accounts, each transfer under the locks of both accounts.
 
-Ada to Bob and Bob to Ada at the same moment: with one lock after the other, each clerk would have the
-account that the other one waits for. `lock_all` takes them in one order, whatever order they are named
-in. The guard is shown both fences, first thing in the transaction.
+Ada to Bob and Bob to Ada at the same moment: with one lock after the other, each clerk would hold the
+account that the other clerk waits for. `lock_all` takes all locks in one global order, in whatever order the
+caller names them. The transaction begins with the guard's check of both fences.
 
 Run it: python examples/transfer_all.py
 """
@@ -25,7 +25,7 @@ guard = SqlGuard()
 
 
 def clerk(folder: Path, seed: int) -> int:
-    """One clerk, in a process of its own; how many transfers it made."""
+    """One clerk, in a process of its own. Returns how many transfers it made."""
     chance = random.Random(seed)
     bank = sqlite3.connect(folder / "bank.db", timeout=60)
     with fencelock.Client(f"sqlite:///{folder}/locks.db") as client:

@@ -117,7 +117,11 @@ def _called(head: str, function: Callable[..., Any]) -> str:
     """A signature as in source code: in one line, or with one line per parameter."""
     signature = inspect.signature(function)
     given = signature.parameters.values()
-    parameters = [each.replace(annotation=_plain(each.annotation)) for each in given]
+    parameters = [
+        # What `self` is declared as says where the code stands, not how to call it.
+        each.replace(annotation=each.empty if each.name == "self" else _plain(each.annotation))
+        for each in given
+    ]
     signature = signature.replace(
         parameters=parameters, return_annotation=_plain(signature.return_annotation)
     )

@@ -60,7 +60,7 @@ def test_the_command_brings_the_one_engine_that_it_uses(words: list[str], tmp_pa
     modules -= imported_by("-c", "pass")
     assert engines(modules) == {"sqlite"}
     assert modules & DRIVERS == {"apsw"}
-    assert modules & {"rich", "fencelock.cli.demo.director"} == set()
+    assert modules & {"rich", "fencelock.cli.demo.runner"} == set()
 
 
 _LACKING = """

@@ -64,7 +64,7 @@ class Started:
         return self.process.wait(PATIENCE)
 
     def family(self) -> list[psutil.Process]:
-        """All it has started: the warden, the command, and what that has started."""
+        """All it has started: the supervisor, the command, and what that has started."""
         return psutil.Process(self.pid).children(recursive=True)
 
 
@@ -107,7 +107,7 @@ class Cli:
 
 def _end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
-        process.send_signal(signal.SIGKILL)  # and its warden ends the command
+        process.send_signal(signal.SIGKILL)  # and its supervisor ends the command
 
 
 @pytest.fixture(params=["sqlite", "redis"])

@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 
 import fencelock
-from fencelock.cli.bench.expect import expectations, rough, shortest_ttl, span, warnings
-from fencelock.cli.bench.figures import Figure, Turn, in_order, overlaps, passing, simple, waiting
+from fencelock.cli.bench.expect import expectations, rough, short_duration, shortest_ttl, warnings
+from fencelock.cli.bench.figures import (
+    Figure,
+    Turn,
+    durations,
+    hand_offs,
+    overlaps,
+    turns_of,
+    waiting,
+)
 from fencelock.cli.bench.job import Samples
 from tests.cli.conftest import Cli, Started, gone
 from tests.cli.terminals import on_a_terminal
@@ -101,19 +109,19 @@ def test_nothing_is_left_behind(
 
 
 def test_what_all_workers_did_together() -> None:
-    crew = [Samples([0.0, 1.0], [1.0, 1.5], [], each=10), Samples([0.5], [2.0], [], each=10)]
-    figure = simple("x", "what", crew)
+    workers = [Samples([0.0, 1.0], [1.0, 1.5], [], each=10), Samples([0.5], [2.0], [], each=10)]
+    figure = durations("x", "what", workers)
     assert figure == Figure("x", "what", total=30, p50=1.0, p99=1.5, per_second=15.0)
 
 
 def test_turns() -> None:
     ada = Samples(began=[0.0, 1.2], ended=[0.1, 2.5], released=[1.0, 3.0])
     bob = Samples(began=[0.5, 3.5], ended=[1.1, 3.6], released=[2.0, 4.0])
-    turns = in_order([ada, bob])
+    turns = turns_of([ada, bob])
     assert [turn.worker for turn in turns] == [0, 1, 0, 1]
     assert overlaps(turns) == 0
     assert waiting("x", "what", turns).total == 3
-    passed = passing("x", "what", turns)
+    passed = hand_offs("x", "what", turns)
     assert passed is not None
     assert passed.total == 2  # bob was not there yet when ada left for the last time
     assert [passed.p50, passed.p99] == pytest.approx([0.5, 0.5])
@@ -165,7 +173,7 @@ def test_an_engine_whose_locks_are_connections() -> None:
     [
         (CORRECT._replace(guarantee="efficiency"), figures(), 0, "for efficiency locks"),
         (CORRECT, figures(look=0.02), 0, "far away, 20.0 ms"),
-        (CORRECT, figures(slow=0.02), 0, "one in a hundred takes 20.0 ms, 100 times"),
+        (CORRECT, figures(slow=0.02), 0, "one lock in a hundred takes 20.0 ms, 100 times"),
         (CORRECT, figures(pair=1.0, slow=1.1), 0, "Even the default ttl"),
         (CORRECT, figures(), 3, "3 times a process had the lock while another held it"),
     ],
@@ -192,7 +200,7 @@ def test_the_ttl_grows_with_the_slowest_answers() -> None:
     ],
 )
 def test_short_times(seconds: float, text: str) -> None:
-    assert span(seconds) == text
+    assert short_duration(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The demo: it runs, it tidies up, and its verdict can be "broken"."""
+"""The demo: it runs, it tidies up, and its checks can fail."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fencelock.cli.demo.accounts import Ending
-from fencelock.cli.demo.scene import Scene
-from fencelock.cli.demo.verdict import judge
+from fencelock.cli.demo.checks import check_all
+from fencelock.cli.demo.history import History
+from fencelock.cli.demo.stale_write import StaleWrite
 from fencelock.cli.demo.view import LiveView
 from fencelock.core.ticket import Holder, Inspection, Owner, Waiter
 from fencelock.io.clock import now
@@ -34,9 +34,9 @@ def test_in_a_pipe(sqlite_cli: Cli, tmp_path: Path) -> None:
         "LeaseLost, starts over",
         "is killed by us (SIGKILL)",
         "while holding:",
-        "lease.check() told it otherwise",
-        "an account without a guard then holds 101: 10 have vanished",
-        "an account with a guard then holds 110: fence",
+        "later from lease.check() that its lease was lost",
+        "without a guard, the account then holds 101: 10 are lost",
+        "with a guard, it holds 110: the guard refused fence",
     ):
         assert text in ended.stdout
     assert ended.stdout.endswith("\nEvery invariant held.\n")
@@ -73,7 +73,7 @@ def test_it_can_be_interrupted(sqlite_cli: Cli, tmp_path: Path, signum: signal.S
 def test_under_nohup(sqlite_cli: Cli, tmp_path: Path) -> None:
     started = start_demo(sqlite_cli, tmp_path, under=["nohup"])
     started.signal(signal.SIGHUP)
-    while "is stopped by us" not in started.line():  # it plays on
+    while "is stopped by us" not in started.line():  # it goes on
         pass
     started.signal(signal.SIGTERM)
     assert started.wait() == 128 + signal.SIGTERM
@@ -82,7 +82,7 @@ def test_under_nohup(sqlite_cli: Cli, tmp_path: Path) -> None:
 def test_no_worker_outlives_a_demo_that_was_killed(sqlite_cli: Cli, tmp_path: Path) -> None:
     started = start_demo(sqlite_cli, tmp_path)
     family = started.family()
-    while "is stopped by us" not in started.line():  # it plays on when all of them are ready
+    while "is stopped by us" not in started.line():  # it goes on when all of them are ready
         pass
     family[0].suspend()  # not even one that is stopped
     started.signal(signal.SIGKILL)
@@ -90,29 +90,29 @@ def test_no_worker_outlives_a_demo_that_was_killed(sqlite_cli: Cli, tmp_path: Pa
     eventually(lambda: gone(family), "the workers' end")
 
 
-class Play:
-    """A small play in which everything goes well, with a place for things to go wrong."""
+class Story:
+    """A short history in which everything goes well. Tests change it so that a check fails."""
 
     def __init__(self) -> None:
-        self.scene = Scene(started=0.0)
+        self.history = History(started=0.0)
         for name in ("ada", "bob"):
-            self.scene.hire(name, pid=1)
-        self.left_over = EMPTY
+            self.history.add_worker(name, pid=1)
+        self.leftover = EMPTY
 
     def turn(self, who: str, fence: int, entered: float, left: float | None) -> None:
-        self.scene.take_in(who, "asks", at=entered - 0.5)
-        abandoned = bool(self.scene.faults) and self.scene.faults[-1].next is None
-        self.scene.take_in(who, "enters", at=entered, fence=fence, abandoned=abandoned)
+        self.history.record(who, "asks", at=entered - 0.5)
+        abandoned = bool(self.history.faults) and self.history.faults[-1].next is None
+        self.history.record(who, "enters", at=entered, fence=fence, abandoned=abandoned)
         if left is not None:
-            self.scene.take_in(who, "leaves", at=left, fence=fence)
+            self.history.record(who, "leaves", at=left, fence=fence)
 
     def fault(self, kind: str, who: str, fence: int, at: float) -> None:
-        self.scene.struck(kind, self.scene.workers[who], fence, at)
+        self.history.fault(kind, self.history.workers[who], fence, at)
 
     def lost(self, who: str, fence: int, sure: float, at: float) -> None:
-        self.scene.take_in(who, "lost", at=at, fence=fence, sure=sure, reason="expired")
+        self.history.record(who, "lost", at=at, fence=fence, sure=sure, reason="expired")
 
-    def run(self) -> Play:
+    def run(self) -> Story:
         self.turn("ada", 10, 1.0, 2.0)
         self.turn("bob", 11, 2.1, None)
         self.fault("stopped", "bob", 11, 2.2)
@@ -122,67 +122,67 @@ class Play:
         return self
 
     def broken(self) -> list[str]:
-        return [check.what for check in judge(self.scene, self.left_over) if not check.held]
+        return [check.what for check in check_all(self.history, self.leftover) if not check.held]
 
 
-def test_the_last_scene_can_be_broken() -> None:
-    good = Ending(plain=101, guarded=110, refused="refused")
+def test_the_checks_of_the_stale_write_can_fail() -> None:
+    good = StaleWrite(plain=101, guarded=110, refused="refused")
     assert [check.held for check in good.checks()] == [True, True]
-    bad = Ending(plain=101, guarded=101, refused="")
+    bad = StaleWrite(plain=101, guarded=101, refused="")
     assert [check.held for check in bad.checks()] == [False, False]
 
 
 def test_all_is_well() -> None:
-    assert Play().run().broken() == []
+    assert Story().run().broken() == []
 
 
-def _fence_falls(play: Play) -> None:
-    play.run().turn("ada", 13, 8.0, 9.0)
+def _fence_falls(story: Story) -> None:
+    story.run().turn("ada", 13, 8.0, 9.0)
 
 
-def _overlap(play: Play) -> None:
-    play.run().turn("ada", 14, 6.9, 9.0)
+def _overlap(story: Story) -> None:
+    story.run().turn("ada", 14, 6.9, 9.0)
 
 
-def _never_leaves(play: Play) -> None:
-    play.run().turn("ada", 14, 8.0, None)
-    play.turn("bob", 15, 9.0, 9.5)
+def _never_leaves(story: Story) -> None:
+    story.run().turn("ada", 14, 8.0, None)
+    story.turn("bob", 15, 9.0, 9.5)
 
 
-def _never_told(play: Play) -> None:
-    play.turn("ada", 11, 1.0, None)
-    play.fault("stopped", "ada", 11, 2.2)
-    play.turn("bob", 12, 4.0, 5.0)
-    play.turn("ada", 13, 5.1, 6.0)
+def _never_told(story: Story) -> None:
+    story.turn("ada", 11, 1.0, None)
+    story.fault("stopped", "ada", 11, 2.2)
+    story.turn("bob", 12, 4.0, 5.0)
+    story.turn("ada", 13, 5.1, 6.0)
 
 
-def _no_recovery(play: Play) -> None:
-    play.run().turn("ada", 14, 8.0, None)
-    play.fault("killed", "ada", 14, 8.1)
-    play.turn("bob", 15, 8.0, 8.05)  # not after the fault, so nobody's
+def _no_recovery(story: Story) -> None:
+    story.run().turn("ada", 14, 8.0, None)
+    story.fault("killed", "ada", 14, 8.1)
+    story.turn("bob", 15, 8.0, 8.05)  # not after the fault, so nobody's
 
 
-def _not_marked_as_abandoned(play: Play) -> None:
-    play.run()
-    for turn in play.scene.turns:
+def _not_marked_as_abandoned(story: Story) -> None:
+    story.run()
+    for turn in story.history.turns:
         turn.abandoned = False
 
 
-def _starvation(play: Play) -> None:
-    play.run().scene.turns.pop()
+def _starvation(story: Story) -> None:
+    story.run().history.turns.pop()
 
 
-def _no_turns(play: Play) -> None:
+def _no_turns(story: Story) -> None:
     pass
 
 
-def _left_behind(play: Play) -> None:
-    play.run().left_over = EMPTY._replace(waiting=1)
+def _left_behind(story: Story) -> None:
+    story.run().leftover = EMPTY._replace(waiting=1)
 
 
-def _still_held(play: Play) -> None:
+def _still_held(story: Story) -> None:
     holder = Holder(Owner("host", 1, "ada"), 13, 1.0, 1.0)
-    play.run().left_over = EMPTY._replace(holders=(holder,))
+    story.run().leftover = EMPTY._replace(holders=(holder,))
 
 
 @pytest.mark.parametrize(
@@ -192,32 +192,32 @@ def _still_held(play: Play) -> None:
         (_overlap, "overlapped"),
         (_never_leaves, "overlapped"),
         (_never_told, "told the stopped holder"),
-        (_no_recovery, "after each fault"),
-        (_not_marked_as_abandoned, "after each fault"),
+        (_no_recovery, "after a fault"),
+        (_not_marked_as_abandoned, "after a fault"),
         (_starvation, "nobody starved"),
         (_no_turns, "fences strictly grew"),
         (_left_behind, "left behind"),
         (_still_held, "left behind"),
     ],
 )
-def test_the_verdict_can_be_broken(spoil: Callable[[Play], None], broken: str) -> None:
-    play = Play()
-    spoil(play)
-    assert any(broken in what for what in play.broken())
+def test_each_check_can_fail(spoil: Callable[[Story], None], broken: str) -> None:
+    story = Story()
+    spoil(story)
+    assert any(broken in what for what in story.broken())
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 50), (40, 10)])
 def test_the_picture_fits(size: tuple[int, int]) -> None:
     width, height = size
-    play = Play()
-    play.scene.started = now() - 10
+    story = Story()
+    story.history.started = now() - 10
     for _ in range(20):
-        play.scene.tell(now(), "ada", "does something " * 20)
+        story.history.add_line(now(), "ada", "does something " * 20)
     holder = Holder(Owner("host", 1, "ada"), 13, 1.0, 1.0)
     seen = EMPTY._replace(holders=(holder,), waiters=(Waiter(*holder),) * 5, waiting=5)
     console = Console(width=width, height=height, force_terminal=True)
     with console.capture() as captured:
-        console.print(LiveView(console).picture(play.scene, seen, "A title"))
+        console.print(LiveView(console).picture(story.history, seen, "A title"))
     lines = captured.get().splitlines()
     if height >= 24:
         assert len(lines) <= height - 1

@@ -17,7 +17,7 @@ from tests.cli.conftest import Cli, waiting
 from tests.cli.terminals import on_a_terminal
 
 HOLDER = {"host", "pid", "label", "fence", "expires_in", "share", "since", "held_for"}
-HEAD = ["NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"]
+HEAD = ["NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING"]
 WAITER = {"host", "pid", "label", "fence", "expires_in", "share", "waiting_for"}
 
 
@@ -95,6 +95,15 @@ def test_ls(cli: Cli, client: fencelock.Client) -> None:
     assert "Nothing is held or waited for." in on_a_terminal(cli, "ls", f"{common}*")
 
 
+def test_ls_shows_what_was_abandoned(cli: Cli, client: fencelock.Client, name: str) -> None:
+    client.lock(name).acquire()
+    client.break_lock(name)
+    with client.lock(name):
+        head, row = cli("ls", name).stdout.splitlines()
+    assert re.split("  +", head) == [*HEAD, "ABANDONED"]
+    assert row.endswith("  0        yes")
+
+
 def test_break(cli: Cli, client: fencelock.Client, name: str) -> None:
     lease = client.lock(name).acquire()
     ended = cli("break", name, "--yes")
@@ -152,7 +161,7 @@ def test_break_does_not_hit_the_next_one(cli: Cli, client: fencelock.Client, nam
         started.process.stdin.write("y\n")
         started.process.stdin.flush()
         assert started.wait() == 1
-        assert "changed hands while you were asked" in started.errors()
+        assert "got another holder while you were asked" in started.errors()
         assert client.inspect(name).holders
 
 

@@ -117,4 +117,7 @@ def test_the_engine_is_gone_when_the_command_ends(
     server.kill()
     started.hang_up()
     assert started.wait() == 1
-    assert f"could not release {name!r}, it will end with its ttl: " in started.errors()
+    assert (
+        f"could not release {name!r}, it stays locked until its ttl has passed: "
+        in started.errors()
+    )

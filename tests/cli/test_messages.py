@@ -13,7 +13,7 @@ LONG = "x" * 10_000
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "x"], "What to run is missing: fencelock run NAME -- COMMAND…"),
+        (["run", "x"], "The command to run is missing: fencelock run NAME -- COMMAND…"),
         (["run", "x", "ls"], "Got unexpected extra argument (ls)"),
         (["run", "--", "ls"], "Missing argument 'NAME'."),
         (["run", "", "--", "ls"], "a lock's name must not be empty"),
@@ -33,14 +33,14 @@ LONG = "x" * 10_000
         (["run", "x", "--label", "a\tb", "--", "ls"], "a label must be"),
         (["run", "x", "--frob", "--", "ls"], "No such option '--frob'"),
         (["--url", "locks.db", "ls"], "a lock URL must look like scheme://…"),
-        (["--url", "memory://", "ls"], "lives in one process only"),
-        (["--url", "memory://", "run", "x", "--", "ls"], "lives in one process only"),
+        (["--url", "memory://", "ls"], "exist in one process only"),
+        (["--url", "memory://", "run", "x", "--", "ls"], "exist in one process only"),
         (["show", ""], "a lock's name must not be empty"),
         (["break", "--yes"], "Missing argument 'NAME'."),
         (["show", "x", "--limit", "-1"], "-1 is not in the range"),
         (["bench", "--seconds", "0"], "0.0 is not in the range 1<=x<=300"),
         (["bench", "redis://a", "--url", "redis://b"], "The engine was given twice"),
-        (["bench", "memory://"], "lives in one process only"),
+        (["bench", "memory://"], "exist in one process only"),
         (["frob"], "No such command 'frob'."),
     ],
 )

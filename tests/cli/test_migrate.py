@@ -15,7 +15,7 @@ def test_names_move_when_nobody_uses_them(sqlite_cli: Cli, redis_url: str) -> No
         done = sqlite_cli("migrate", "order:*", "--to", redis_url)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(
-            "Nobody uses order:* at the old engine, and fences go on above "
+            "Nobody uses order:* at the old engine. New fences will be above "
         )
         with new.lock("order:1") as moved:
             assert moved.fence > int(done.stdout.split()[-1].rstrip(".")) > lease.fence

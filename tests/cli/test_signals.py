@@ -114,15 +114,15 @@ def test_the_wrapper_is_stopped(sqlite_cli: Cli, tmp_path: Path) -> None:
     assert started.wait() == 119
 
 
-def test_the_warden_is_killed(
+def test_the_supervisor_is_killed(
     cli: Cli, client: fencelock.Client, name: str, tmp_path: Path
 ) -> None:
     """The command and its children don't go on, and the lock is given back."""
     started = start_subject(cli, name, tmp_path)
     family = started.family()
-    (warden,) = psutil.Process(started.pid).children()
-    warden.kill()
+    (supervisor,) = psutil.Process(started.pid).children()
+    supervisor.kill()
     assert started.wait() == 119
-    assert "the command's warden was killed" in started.errors()
+    assert "the command's supervisor was killed" in started.errors()
     eventually(lambda: gone(family), "the command's end")
     assert nothing_left(client, name)

@@ -1,22 +1,22 @@
-"""The `desk` fixture: one kind of connection, with a guard and a table to guard."""
+"""The `database` fixture: one kind of connection, with a guard and a table to guard."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.guards.desks import DESKS, Desk
+from tests.guards.databases import DATABASES, Database
 
 
-@pytest.fixture(params=DESKS)
-async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    kind = DESKS[request.param]
+@pytest.fixture(params=DATABASES)
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    kind = DATABASES[request.param]
     if kind.dialect == "sqlite":
-        desk = kind(str(tmp_path / "accounts.db"))
+        database = kind(str(tmp_path / "accounts.db"))
     else:
-        desk = kind(request.getfixturevalue(f"{kind.dialect}_url"))
+        database = kind(request.getfixturevalue(f"{kind.dialect}_url"))
     try:
-        await desk.set_up()
-        yield desk
+        await database.set_up()
+        yield database
     finally:
-        await desk.close()
+        await database.close()

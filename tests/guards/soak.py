@@ -31,7 +31,7 @@ from tests.servers_zookeeper import Ensemble
 TTL = 0.5
 STOP = (1.5 * TTL, 3 * TTL)
 PATIENCE = 10.0
-"""So many times as long as asked for it may take until a stale write was seen: else it proves nothing."""
+"""Without a stale write the soak proves nothing: it may run this many times longer to see one."""
 
 
 class Outcome(NamedTuple):
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 
 def soak(url: str, storage: str, where: str, seconds: float, processes: int = 16) -> Outcome:
-    """Let it happen for so many seconds, or until a stale write was refused."""
+    """Run for so many seconds, or until a stale write was refused."""
     store = STORES[storage](where, f"soak_{uuid4().hex}")
     store.set_up(0)
     with tempfile.TemporaryDirectory() as journal:
@@ -98,7 +98,7 @@ def _disturb(url: str, name: str, crew: list[Child], refusals: Path, seconds: fl
 def _holder(client: Client, name: str) -> set[int]:
     try:
         return {contender.owner.pid for contender in client.inspect(name, limit=0).holders}
-    except EngineError:  # one was stopped while it kept everybody else out of a lock file
+    except EngineError:  # a process was stopped while it held the lock on the file
         return set()
 
 
@@ -112,7 +112,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, ExitStack() as running:
         where = _where(given.storage, Path(name), running)
         if given.storage in ("etcd", "zookeeper"):
-            url = where  # there the lock and the storage are one
+            url = where  # the lock and the storage are in one cluster
         else:
             url = given.lock if "://" in given.lock else _url(given.lock, Path(name), running)
         outcome = soak(url, given.storage, where, given.seconds, given.processes)

@@ -1,4 +1,4 @@
-"""Leases as guards see them, without a lock: a name, a fence, an id."""
+"""What guards read of a lease, without a lock: a name, a fence, an id."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 
 class Stamp(NamedTuple):
-    """What `lease.name`, `lease.fence` and `lease.id` would be."""
+    """Stands for a lease."""
 
     name: str
     fence: int
     id: str
 
     def newer(self) -> Stamp:
-        """Of the one that came after it."""
+        """The lease of the next holder."""
         return self._replace(fence=self.fence + 1, id=self.id + "'")
 
     def rival(self) -> Stamp:
-        """Of another one with the very same fence, as after a failover that forgot it."""
+        """The lease of another holder with the same fence, as after a failover that lost the fence."""
         return self._replace(id=self.id + "?")
 
 

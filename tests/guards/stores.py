@@ -1,6 +1,6 @@
-"""Storage for the stories: a number, read and written by processes, with a guard or without.
+"""Storage for test_story.py and the soak: processes read and write a number, with a guard or without.
 
-Many processes import this, so that each driver is imported only where it is used.
+Many processes import this, so each driver is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fencelock.guards import ColumnGuard, FencedFile, RedisGuard, SqlGuard
 from fencelock.guards.stamp import Stamp
 
 PATIENCE = 20
-"""Seconds that SQLite waits for another writer; the servers wait longer by themselves."""
+"""Seconds that SQLite waits for another writer. Servers wait longer by default."""
 
 
 PLAIN: dict[str, Any] = {"ssl_disabled": True}
-"""For PyMySQL, which else reads all authorities of the machine at each connection: 20 ms of work."""
+"""For PyMySQL. With ssl, it reads all certificates of the machine at each connection: 20 ms of work."""
 
 
 def mysql_options(where: str) -> dict[str, Any]:
-    """What drivers want to know instead of a URL."""
+    """The arguments of a MySQL driver for a URL."""
     url = Url.parse(where)
     host, port = url.hosts[0]
     return {
@@ -47,7 +47,7 @@ class Store(ABC):
 
     @abstractmethod
     def set_up(self, value: int) -> None:
-        """Make what is needed, and set the number."""
+        """Create what is needed, and set the number."""
 
     @abstractmethod
     def read(self) -> int:
@@ -55,14 +55,14 @@ class Store(ABC):
 
     @abstractmethod
     def write(self, value: int, lease: Stamp | None) -> None:
-        """Set the number; without a lease unguarded."""
+        """Set the number. Without a lease, the write is not guarded."""
 
     @abstractmethod
     def raise_fence(self, lease: Stamp) -> None:
         """The read barrier."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing open
-        """Hang up."""
+        """Close connections."""
 
 
 class SqlStore(Store):
@@ -125,7 +125,7 @@ class MysqlStore(SqlStore):
 
 
 class ColumnStore(SqliteStore):
-    """In a table whose row knows its own fence."""
+    """In a table with the fence in the same row."""
 
     def __init__(self, where: str, name: str) -> None:
         super().__init__(where, name)
@@ -192,7 +192,7 @@ class FileStore(Store):
 
 
 class EtcdStore(Store):
-    """Where the lock stands, too."""
+    """In the cluster that also has the lock."""
 
     def set_up(self, value: int) -> None:
         self.write(value, None)
@@ -220,7 +220,7 @@ class EtcdStore(Store):
 
 
 class ZooKeeperStore(Store):
-    """Where the lock stands, too."""
+    """In the cluster that also has the lock."""
 
     def __init__(self, where: str, name: str) -> None:
         from kazoo.client import KazooClient
@@ -234,7 +234,7 @@ class ZooKeeperStore(Store):
         self._client.create(f"/{self.name}", str(value).encode())
 
     def read(self) -> int:
-        self._client.sync(f"/{self.name}")  # the node that we ask may be behind the others
+        self._client.sync(f"/{self.name}")  # this server may be behind the others
         return int(self._client.get(f"/{self.name}")[0])
 
     def write(self, value: int, lease: Stamp | None) -> None:
@@ -246,7 +246,7 @@ class ZooKeeperStore(Store):
             ZooKeeperGuard().set(f"/{self.name}", str(value).encode(), lease)
 
     def raise_fence(self, lease: Stamp) -> None:
-        """Not needed: nobody else can write as long as the lock's own ticket stands."""
+        """Not needed: nobody else can write while the lock's own ticket is there."""
 
     def close(self) -> None:
         self._client.stop()

@@ -1,4 +1,4 @@
-"""FencedFile: replaced as a whole or not at all, and by nobody who was overtaken."""
+"""FencedFile: replaced as a whole or not at all, and never by a stale holder."""
 
 from __future__ import annotations
 

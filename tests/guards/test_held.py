@@ -1,4 +1,4 @@
-"""EtcdGuard and ZooKeeperGuard: they write while the lock's own ticket stands, and not a moment longer."""
+"""EtcdGuard and ZooKeeperGuard: they write only while the lock's own ticket is there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencelock import AsyncClient, Client, StaleFence, Unsupported
 from fencelock.guards.etcd import AsyncEtcdGuard, EtcdGuard
 from fencelock.guards.zookeeper import AsyncZooKeeperGuard, ZooKeeperGuard
 from tests.conformance.cells import FACES
-from tests.guards.desks import settled
+from tests.guards.databases import settled
 from tests.guards.stamps import FIRST
 from tests.servers_etcd import etcdctl
 
@@ -29,7 +29,7 @@ def value_in(url: str, key: str) -> str:
 
 
 class Pair:
-    """Two clients of one face, who share a lock."""
+    """Two clients, both sync or both async, that share a lock."""
 
     def __init__(self, url: str, face: str) -> None:
         kind: Any = Client if face == "sync" else AsyncClient
@@ -37,7 +37,7 @@ class Pair:
         self.name = uuid4().hex
 
     async def overtaken(self) -> tuple[Any, Any]:
-        """A lease that does not know yet that it is over, and the next one."""
+        """A lease that is over but does not know it yet, and the lease of the next holder."""
         old = await settled(self.one.lock(self.name).acquire())
         await settled(self.other.break_lock(self.name))
         return old, await settled(self.other.lock(self.name).acquire())

@@ -6,18 +6,18 @@ import psycopg
 import pytest
 
 from fencelock import StaleFence
-from tests.guards.desks import AsyncPsycopgDesk, PsycopgDesk
+from tests.guards.databases import AsyncPsycopgDatabase, PsycopgDatabase
 from tests.guards.stamps import FIRST, Stamp
 
 
 async def test_in_a_pipeline(postgresql_url: str) -> None:
-    desk = PsycopgDesk(postgresql_url)
-    await desk.set_up()
+    database = PsycopgDatabase(postgresql_url)
+    await database.set_up()
 
     def write(stamp: Stamp) -> None:
         with psycopg.connect(postgresql_url) as connection, connection.pipeline():
-            desk.guard.check(connection, stamp)
-            desk.columns.update(connection, stamp, 1, balance=stamp.fence)
+            database.guard.check(connection, stamp)
+            database.columns.update(connection, stamp, 1, balance=stamp.fence)
 
     for stamp in (FIRST, FIRST, FIRST.newer()):
         write(stamp)
@@ -25,23 +25,23 @@ async def test_in_a_pipeline(postgresql_url: str) -> None:
         with pytest.raises(StaleFence) as caught:
             write(stale)
         assert caught.value.newest == FIRST.fence + 1
-    assert await desk.balance() == FIRST.fence + 1
-    await desk.close()
+    assert await database.balance() == FIRST.fence + 1
+    await database.close()
 
 
 async def test_in_an_async_pipeline(postgresql_url: str) -> None:
-    desk = AsyncPsycopgDesk(postgresql_url)
-    await desk.set_up()
+    database = AsyncPsycopgDatabase(postgresql_url)
+    await database.set_up()
 
     async def write(stamp: Stamp) -> None:
         connect = psycopg.AsyncConnection.connect
         async with await connect(postgresql_url) as connection, connection.pipeline():
-            await desk.guard.check(connection, stamp)
-            await desk.columns.update(connection, stamp, 1, balance=stamp.fence)
+            await database.guard.check(connection, stamp)
+            await database.columns.update(connection, stamp, 1, balance=stamp.fence)
 
     for stamp in (FIRST, FIRST, FIRST.newer()):
         await write(stamp)
     with pytest.raises(StaleFence):
         await write(FIRST)
-    assert await desk.balance() == FIRST.fence + 1
-    await desk.close()
+    assert await database.balance() == FIRST.fence + 1
+    await database.close()

@@ -14,7 +14,7 @@ from redis.crc import key_slot
 from fencelock import StaleFence
 from fencelock.guards import AsyncRedisGuard, RedisGuard
 from fencelock.guards.redis import fence_key
-from tests.guards.desks import settled
+from tests.guards.databases import settled
 from tests.guards.stamps import FIRST, Stamp
 from tests.servers import HOST
 
@@ -22,7 +22,7 @@ APPEND = "return redis.call('APPEND', KEYS[1], ARGV[1] .. ARGV[2])"
 
 
 class Store(NamedTuple):
-    """A client of one face, its guard, and a hash tag of the test's own."""
+    """A client, sync or async, its guard, and a hash tag of the test's own."""
 
     client: Any
     guard: Any

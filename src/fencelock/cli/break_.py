@@ -1,4 +1,4 @@
-"""`fencelock break`: take a lock from whoever holds it."""
+"""`fencelock break`: take a lock away from its holder."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Examples:
   fencelock break nightly --yes --json""",
 )
 @name_argument
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @json_option
 @url_option
 @click.pass_context
 def break_(context: click.Context, name: str, yes: bool, as_json: bool, url: str | None) -> None:
-    """Take the lock NAME from whoever holds it.
+    """Take the lock NAME away from its holder.
 
-    The next in the queue gets it at once, with a higher fence. The old holder learns of it at its
-    next renewal, a third of its ttl later at most: until then both believe to hold it, and only a
-    storage that checks fences is safe. Exit code 1: nobody held it, or you said no.
+    The next waiter gets it at once, with a higher fence. The old holder notices at its next renewal, at
+    most a third of its ttl later. Until then both believe that they hold the lock, and only storage that
+    checks fences is safe. Exit code 1 means that nobody held it, or that you said no.
     """
     with open_client(url) as client:
         seen = client.inspect(name, limit=0)
@@ -39,10 +39,10 @@ def break_(context: click.Context, name: str, yes: bool, as_json: bool, url: str
             say(f"{name!r} was not broken")
             context.exit(exits.CONFLICT)
         if holders and not yes:
-            # The answer was about this holder, not about one who came while we asked.
+            # The user agreed for this holder, not for a holder that came meanwhile.
             now = client.inspect(name, limit=0).holders
             if now and now[0].fence != holders[0].fence:
-                say(f"{name!r} changed hands while you were asked: it was not broken")
+                say(f"{name!r} got another holder while you were asked: it was not broken")
                 context.exit(exits.CONFLICT)
         broken = bool(holders) and client.break_lock(name)
     if as_json:
@@ -62,6 +62,6 @@ def _agreed(name: str, holder: Holder) -> bool:
     )
     try:
         return click.confirm(question, err=True)
-    except click.Abort:  # nobody there to answer
+    except click.Abort:  # no terminal, or end of input
         click.echo(err=True)
         return False

@@ -1,4 +1,4 @@
-"""`fencelock ls` and `fencelock show`: who holds what, and who waits for it."""
+"""`fencelock ls` and `fencelock show`: names, their holders and their waiters."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ Examples:
 def ls(pattern: str, as_json: bool, url: str | None) -> None:
     """List the names that are held or waited for.
 
-    PATTERN is like a file name's: *, ? and [abc]. Quote it, or your shell will fill it in.
+    PATTERN may contain *, ? and [abc], as in a shell. Quote it, so that the shell does not expand it.
     """
     with open_client(url) as client:
         seen = [client.inspect(name, limit=0) for name in client.names(pattern)]
-    # One that was released since the names were listed is not worth a line.
+    # Leave out names that were released since the names were listed.
     seen = [each for each in seen if each.holders or each.waiting]
     if as_json:
         _print_json([_summary(each) for each in seen])
     elif seen:
-        print_table(
-            ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "NOTE"),
-            [row for each in seen for row in _rows(each)],
-        )
+        head = ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "ABANDONED")
+        columns = len(head) if any(each.abandoned for each in seen) else len(head) - 1
+        print_table(head[:columns], [row[:columns] for each in seen for row in _rows(each)])
     elif sys.stdout.isatty():
         click.echo("Nothing is held or waited for.")
 
@@ -53,16 +52,21 @@ Examples:
 )
 @name_argument
 @click.option(
-    "--limit", default=20, show_default=True, type=click.IntRange(0), help="Waiters to list."
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="How many waiters to list.",
 )
 @json_option
 @url_option
 def show(name: str, limit: int, as_json: bool, url: str | None) -> None:
-    """Show who holds NAME and since when, its fence, and who waits for it."""
+    """Show the holder of NAME, its fence, and the queue."""
     with open_client(url) as client:
         seen = client.inspect(name, limit=limit)
     if as_json:
-        _print_json({**_summary(seen), "waiters": [_waiter(each) for each in seen.waiters]})
+        _print_json({**_summary(seen), "waiters": [_waiter_json(each) for each in seen.waiters]})
         return
     for line in _describe(seen):
         click.echo(line)
@@ -70,7 +74,10 @@ def show(name: str, limit: int, as_json: bool, url: str | None) -> None:
         click.echo()
         print_table(
             ("", "WAITER", "FENCE", "WAITS FOR", "EXPIRES IN"),
-            [(str(place), *_cells(each)) for place, each in enumerate(seen.waiters, start=1)],
+            [
+                (str(place), *_cells(each, each.waiting_for))
+                for place, each in enumerate(seen.waiters, start=1)
+            ],
         )
     if seen.waiting > len(seen.waiters):
         click.echo(f"and {seen.waiting - len(seen.waiters)} more")
@@ -81,12 +88,12 @@ def _describe(seen: Inspection) -> list[str]:
     for holder in seen.holders:
         since = datetime.now() - timedelta(seconds=holder.held_for)
         lines += [
-            f"  held by     {_who(holder)}",
+            f"  held by     {_owner(holder)}",
             f"  since       {since:%Y-%m-%d %H:%M:%S} ({duration(holder.held_for)} ago)",
             f"  fence       {holder.fence}",
             f"  expires in  {duration(holder.expires_in)} unless renewed"
             if holder.expires_in < math.inf
-            else "  expires     never: it ends with its connection",
+            else "  expires     never: the lock ends with its connection",
         ]
     if not seen.holders:
         lines.append("  free")
@@ -101,30 +108,29 @@ def _describe(seen: Inspection) -> list[str]:
 
 
 def _rows(seen: Inspection) -> list[tuple[str, ...]]:
-    note = "abandoned before" if seen.abandoned else ""
-    waiting = str(seen.waiting)
-    if not seen.holders:  # the next one has not noticed yet
-        return [(seen.name, "", str(seen.fence), "", "", waiting, note)]
-    return [(seen.name, *_cells(holder), waiting, note) for holder in seen.holders]
+    last = (str(seen.waiting), "yes" if seen.abandoned else "")
+    if not seen.holders:  # the first waiter has not noticed yet that it may go ahead
+        return [(seen.name, "", str(seen.fence), "", "", *last)]
+    return [(seen.name, *_cells(holder, holder.held_for), *last) for holder in seen.holders]
 
 
-def _cells(contender: Contender) -> tuple[str, ...]:
+def _cells(contender: Contender, seconds: float) -> tuple[str, ...]:
     return (
-        _who(contender),
+        _owner(contender),
         str(contender.fence),
-        duration(contender.held_for if isinstance(contender, Holder) else contender.waiting_for),
+        duration(seconds),
         duration(contender.expires_in),
     )
 
 
-def _who(contender: Contender) -> str:
+def _owner(contender: Contender) -> str:
     share, owner = contender.share, printable(str(contender.owner))
     if share == READING:
         return f"{owner}, reading"
     return f"{owner}, {share.weight} of {share.permits} permits" if share.group else owner
 
 
-# --- for programs: these keys are documented in docs/cli.md, and stay
+# --- JSON: docs/cli.md documents these keys, so they stay
 
 
 def _summary(seen: Inspection) -> dict[str, Any]:
@@ -138,20 +144,20 @@ def _summary(seen: Inspection) -> dict[str, Any]:
 
 
 def holder_json(holder: Holder) -> dict[str, Any]:
-    """A holder, for programs."""
+    """A holder as JSON."""
     since = datetime.now(UTC) - timedelta(seconds=holder.held_for)
     return {
-        **_contender(holder),
+        **_contender_json(holder),
         "since": since.isoformat(timespec="milliseconds"),
         "held_for": round(holder.held_for, 3),
     }
 
 
-def _waiter(waiter: Waiter) -> dict[str, Any]:
-    return {**_contender(waiter), "waiting_for": round(waiter.waiting_for, 3)}
+def _waiter_json(waiter: Waiter) -> dict[str, Any]:
+    return {**_contender_json(waiter), "waiting_for": round(waiter.waiting_for, 3)}
 
 
-def _contender(contender: Contender) -> dict[str, Any]:
+def _contender_json(contender: Contender) -> dict[str, Any]:
     owner = contender.owner
     return {
         "host": owner.host,
@@ -167,11 +173,11 @@ def _print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-# --- for people
+# --- text
 
 
 def duration(seconds: float) -> str:
-    """A time span as one would say it: 0.4 s, 12 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
+    """A duration as text: 0.4 s, 12 s, 5 min 3 s, 2 h 10 min, 3 d 4 h."""
     if seconds == math.inf:
         return "never"
     if seconds < 9.95:

@@ -1,4 +1,4 @@
-"""The `fencelock` command: its parts, and what its failures look like."""
+"""The `fencelock` command: its subcommands, and how it reports errors."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from fencelock.core.errors import FencelockError
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Examples:
-  fencelock run nightly -- ./backup.sh          one at a time, in order of arrival
-  fencelock ls 'order:*'                        who holds what
+  fencelock run nightly -- ./backup.sh
+  fencelock ls 'order:*'
   FENCELOCK_URL=redis://db1 fencelock show nightly""",
 )
 @url_option
 @click.version_option(fencelock.__version__, prog_name="fencelock", message="%(prog)s %(version)s")
 def cli(url: str | None) -> None:
-    """Distributed locks: run a command under one, see who holds them, break one.
+    """Distributed locks: run a command under a lock, list locks, break a lock.
 
-    Exit codes are the same everywhere: 64 the command line makes no sense, 69 the engine can't be
-    reached or can't do that. `fencelock run` has more of them.
+    Exit code 64 means that the command line is wrong, 69 that the engine can't be reached or can't do
+    what was asked. `fencelock run --help` lists more exit codes.
     """
 
 
@@ -45,7 +45,7 @@ for command in (run, ls, show, break_, schema, migrate, bench, demo):
 
 
 def main() -> NoReturn:
-    """Run the command line and exit: one line on stderr for what went wrong, never a traceback."""
+    """Run the command line and exit. An error is one line on stderr, never a traceback."""
     try:
         code = _main()
     except KeyboardInterrupt:
@@ -66,8 +66,8 @@ def _main() -> int:
         click.echo(error.format_message(), err=True)
         return exits.USAGE
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "fencelock"
-        say(f"{error.format_message()} See: {where} --help")
+        command = error.ctx.command_path if error.ctx else "fencelock"
+        say(f"{error.format_message()} See: {command} --help")
         return exits.USAGE
     except click.Abort:
         raise KeyboardInterrupt from None
@@ -79,7 +79,7 @@ def _defect(error: Exception) -> int:
 
         traceback.print_exception(error)
     say(
-        f"a defect in fencelock, please report it: {type(error).__name__}: {error} "
+        f"this is a bug in fencelock, please report it: {type(error).__name__}: {error} "
         "(FENCELOCK_DEBUG=1 shows where)"
     )
     return exits.INTERNAL

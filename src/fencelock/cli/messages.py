@@ -1,4 +1,4 @@
-"""What `fencelock` says to people: on stderr, one line each, with its name in front."""
+"""Messages to the user: on stderr, one line each, after "fencelock: "."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import sys
 
 
 def say(message: str) -> None:
-    """Tell the user something, in one line."""
+    """Print a message to the user, in one line."""
     line = " ".join(message.split())
-    with contextlib.suppress(OSError):  # nobody listens any more: no reason to act differently
+    with contextlib.suppress(OSError):  # stderr is closed: go on without a message
         print(f"fencelock: {line}", file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:
-    """Text from elsewhere, without anything that a terminal would obey."""
+    """Text from another process, without control characters for the terminal."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
@@ -25,5 +25,5 @@ class _Handler(logging.Handler):
 
 
 def say_warnings() -> None:
-    """Let the library's warnings, such as a renewal that failed, come out in the same form."""
+    """Print the library's warnings, such as a failed renewal, in the same form."""
     logging.getLogger("fencelock").addHandler(_Handler(logging.WARNING))

@@ -1,4 +1,4 @@
-"""`fencelock migrate`: see to it that names can move to another engine."""
+"""`fencelock migrate`: make sure that names can move to another engine."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fencelock.client import Client
 
 _LOOK_EVERY = 0.2
+"""Seconds between two looks at the engines."""
 
 
 @click.command(
@@ -26,7 +27,7 @@ Examples:
 )
 @click.argument("pattern")
 @url_option
-@click.option("--to", "target", metavar="URL", required=True, help="The engine they move to.")
+@click.option("--to", "target", metavar="URL", required=True, help="The new engine.")
 @click.option(
     "-w",
     "--timeout",
@@ -34,25 +35,26 @@ Examples:
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait until nobody holds or waits for them any more.",
+    help="How long to wait until the names are free.",
 )
 @click.pass_context
 def migrate(
     context: click.Context, pattern: str, url: str | None, target: str, timeout: float
 ) -> None:
-    """Make sure that the names that match PATTERN can move from one engine to another.
+    """Check that names can move to another engine.
 
-    Stop the programs that lock these names, run this, and start them with the new URL. It waits until
-    nobody holds or waits for any of them at the old engine, and until the new engine's fences are above
-    all that the old one has given: so no two hold a lock at once, and no storage that checks fences
-    refuses the new holders. It changes nothing at the old engine.
+    Stop the programs that lock the names that match PATTERN, run this, and start the programs with the
+    new URL. The command waits until nobody holds or waits for any of these names at the old engine
+    (--url). So no lock has two holders. Then it waits until the fences of the new engine are above all
+    fences of the old engine. So storage that checks fences accepts the new holders. It changes none of
+    these names.
 
-    Exit code 1: some were still in use when the time was up.
+    Exit code 1 means that some names were still in use when the time was over.
     """
     with open_client(url) as old, open_client(target) as new:
         if not new.traits.accepts_floor:
             say(
-                "the new engine numbers by itself, and its fences would begin low: storage that checks "
+                "the new engine chooses its fences itself, and they would begin low: storage that checks "
                 "fences would refuse every new holder. Nothing was done"
             )
             context.exit(exits.UNAVAILABLE)
@@ -65,15 +67,15 @@ def migrate(
                 context.exit(exits.CONFLICT)
             time.sleep(_LOOK_EVERY)
         newest = max(newest, _next_fence(old))
-        while (fence := _next_fence(new)) <= newest:  # its clock is behind the other's
+        while (fence := _next_fence(new)) <= newest:  # its clock is behind
             if time.monotonic() >= until:
                 say(f"the new engine's clock is {(newest - fence) / 1e6:.1f} s behind: wait for it")
                 context.exit(exits.CONFLICT)
             time.sleep(min(_LOOK_EVERY, (newest - fence) / 1e6))
-    click.echo(f"Nobody uses {pattern} at the old engine, and fences go on above {newest}.")
+    click.echo(f"Nobody uses {pattern} at the old engine. New fences will be above {newest}.")
 
 
 def _next_fence(client: Client) -> int:
-    """A fence that the engine would give now: most engines count by their clock."""
+    """A fence that the engine gives now. For most engines it depends on their clock."""
     with client.lock(f"migrate {uuid4().hex}") as lease:
         return lease.fence

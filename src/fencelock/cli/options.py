@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from fencelock.client import Client
     from fencelock.engines.contract import Traits
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 
 @contextmanager
-def refused(parameter: click.Parameter | None = None) -> Iterator[None]:
-    """What the library says to values that can't be right is about the command line."""
+def usage_errors(parameter: click.Parameter | None = None) -> Iterator[None]:
+    """A `ValueError` of the library is an error in the command line."""
     try:
         yield
     except ValueError as error:
@@ -29,10 +27,10 @@ def refused(parameter: click.Parameter | None = None) -> Iterator[None]:
 
 
 def checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Have a value, if one is given, checked by one of the library's own functions."""
+    """A click callback that checks an option with a function of the library, if the option is given."""
 
     def callback(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-        with refused(parameter):
+        with usage_errors(parameter):
             return value if value is None else check(value)
 
     return callback
@@ -42,28 +40,14 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def seconds(text: str) -> float:
-    """Seconds from a number that may have a unit: 90, 15m, 1h, 1d."""
+    """Seconds from a number with or without a unit: 90, 15m, 1h, 1d."""
     unit = text[-1:] if text[-1:] in UNITS else ""
     try:
         return float(text.removesuffix(unit)) * UNITS.get(unit, 1.0)
     except ValueError:
-        raise ValueError(f"{text!r} is no duration: give seconds, or e.g. 15m, 1h, 1d") from None
-
-
-def name_argument(function: F) -> F:
-    """`NAME`: what is protected."""
-    return click.argument("name", callback=checked(check_name))(function)
-
-
-def url_option(function: F) -> F:
-    """`--url`, given before or after the command; else `FENCELOCK_URL`, else the default file."""
-    return click.option(
-        "--url",
-        metavar="URL",
-        callback=_inherit,
-        help="Which engine, e.g. redis://localhost or sqlite:///locks.db. "
-        "Default: $FENCELOCK_URL, or a file in your state folder.",
-    )(function)
+        raise ValueError(
+            f"{text!r} is not a duration: give seconds, or for example 15m, 1h, 1d"
+        ) from None
 
 
 def _inherit(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -73,24 +57,30 @@ def _inherit(context: click.Context, parameter: click.Parameter, value: str | No
     return value
 
 
-def json_option(function: F) -> F:
-    """`--json`: for programs."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(
-        function
-    )
+name_argument = click.argument("name", callback=checked(check_name))
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+url_option = click.option(
+    "--url",
+    metavar="URL",
+    callback=_inherit,  # it may stand before the command
+    help="The engine, e.g. redis://localhost or sqlite:///locks.db. "
+    "Default: $FENCELOCK_URL, or else a file in your state folder.",
+)
 
 
 def open_client(url: str | None) -> Client:
-    """A client for the engine that was asked for."""
+    """A client for the engine with this URL."""
     from fencelock.client import Client
 
-    with refused():
+    with usage_errors():
         client = Client(url)
-    must_be_shared(client.traits)
+    require_cross_process(client.traits)
     return client
 
 
-def must_be_shared(traits: Traits) -> None:
-    """A lock that no other process can see would keep nobody out."""
+def require_cross_process(traits: Traits) -> None:
+    """Refuse an engine whose locks no other process can see."""
     if not traits.cross_process:
-        raise click.UsageError("this engine lives in one process only: use another --url.")
+        raise click.UsageError(
+            "the locks of this engine exist in one process only: use another --url."
+        )

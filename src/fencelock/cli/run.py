@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -12,9 +13,11 @@ from fencelock.cli.messages import printable
 from fencelock.cli.options import checked, name_argument, seconds, url_option
 from fencelock.core.durations import check_keep, check_timeout, check_ttl
 
+_seconds_option = partial(click.option, type=float, metavar="SECONDS")
+
 
 class _Run(click.Command):
-    """Everything after `--` is the command's own, so that no option can be mistaken for ours."""
+    """Everything after `--` belongs to the command, so none of its options is taken for ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ours, command = args, None
@@ -23,7 +26,9 @@ class _Run(click.Command):
             ours, command = args[:at], args[at + 1 :]
         rest = super().parse_args(ctx, ours)
         if not ctx.resilient_parsing and not command:
-            raise click.UsageError("What to run is missing: fencelock run NAME -- COMMAND…", ctx)
+            raise click.UsageError(
+                "The command to run is missing: fencelock run NAME -- COMMAND…", ctx
+            )
         ctx.params["command"] = command
         return rest
 
@@ -31,40 +36,71 @@ class _Run(click.Command):
         return [*super().collect_usage_pieces(ctx), "--", "COMMAND..."]
 
 
+class RunOptions(NamedTuple):
+    """What the user asked for."""
+
+    name: str
+    command: list[str]
+    url: str | None
+    timeout: float | None
+    ttl: float | None
+    grace: float | None
+    label: str
+    conflict: int
+    """Exit code if the lock was not free in time."""
+    quiet: bool
+    period: float | None
+    """Do nothing if the command was started within so many seconds."""
+
+    def grace_within(self, ttl: float) -> float:
+        """How long the command gets to end when its lease is lost, in seconds."""
+        if self.grace is None:
+            return min(10.0, ttl / 6)
+        if not 0 <= self.grace < ttl / 2:  # also refuses nan
+            raise ValueError(
+                "--grace must be zero or more and less than half the ttl, so less than "
+                f"{ttl / 2:g} s here, not {self.grace:g}: the command has to end before its lease does"
+            )
+        return self.grace
+
+
 @click.command(
     cls=_Run,
     epilog="""\b
 Examples:
   fencelock run nightly -- ./backup.sh --all
-  fencelock run nightly -n -E 0 -- ./backup.sh      not now if it runs already: no error
-  fencelock run nightly --once-per 20h -- ./backup.sh   in ten crontabs: runs once
   fencelock run deploy -w 60 --ttl 20 -- make deploy
   fencelock run x -- sh -c 'curl -H "Fence: $FENCELOCK_FENCE" …'
+  # If it runs already, do nothing and succeed:
+  fencelock run nightly -n -q -E 0 -- ./backup.sh
+  # The same line in the crontabs of ten machines runs the backup once:
+  fencelock run nightly --once-per 20h -- ./backup.sh
 
 \b
-Exit codes: the command's own, 128+n when it was ended by signal n,
-  1    the lock was not free in time (-E chooses another)
-  64   the command line makes no sense
-  69   the engine can't be reached or can't do that
-  119  the lease was lost while the command ran: it was stopped
-  126  the command is not executable    127  it was not found""",
+Exit codes: the exit code of the command, or:
+  1      the lock was not free in time (-E chooses another code)
+  64     the command line is wrong
+  69     the engine can't be reached, or can't do what was asked
+  119    the lease was lost, and the command was stopped
+  126    the command is not executable
+  127    the command was not found
+  128+n  signal n ended the command, or the wait for the lock""",
 )
 @name_argument
-@click.option("-n", "--nonblock", is_flag=True, help="Don't wait if it is not free: fail at once.")
 @click.option(
+    "-n", "--nonblock", is_flag=True, help="Don't wait: fail at once if the lock is not free."
+)
+@_seconds_option(
     "-w",
     "--timeout",
-    type=float,
-    metavar="SECONDS",
     callback=checked(check_timeout),
-    help="Wait no longer than this. Default: for ever.",
+    help="Wait no longer than this. Default: no limit.",
 )
-@click.option(
+@_seconds_option(
     "--ttl",
-    type=float,
-    metavar="SECONDS",
     callback=checked(check_ttl),
-    help="How long others wait if this machine dies. Renewed while the command runs. Default: 30.",
+    help="How long the lock stays taken if this machine dies. While the command runs, it is renewed. "
+    "Default: 30.",
 )
 @click.option(
     "-E",
@@ -76,79 +112,50 @@ Exit codes: the command's own, 128+n when it was ended by signal n,
     show_default=True,
     help="Exit code if the lock was not free in time.",
 )
-@click.option(
+@_seconds_option(
     "--grace",
-    type=float,
-    metavar="SECONDS",
     help="Time between SIGTERM and SIGKILL when the lease is lost. "
-    "Less than half the ttl; default: a sixth of it, at most 10.",
+    "Less than half of the ttl. Default: a sixth of the ttl, at most 10.",
 )
 @click.option(
     "--once-per",
     "period",
     metavar="DURATION",
     callback=checked(lambda text: check_keep("--once-per", seconds(text))),
-    help="Not if it has run in this time, counted from its beginning, or runs now: e.g. 1h. A run that "
-    "fails does not count. Not to run is no error.",
+    help="Do nothing, and succeed, if the command runs now or was started within this time, e.g. 1h. "
+    "A run that failed does not count.",
 )
-@click.option("--label", help="Who you are, in listings. Default: the command's name.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing when the lock was not free in time.")
+@click.option("--label", help="How `ls` and `show` name you. Default: the command's name.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing if the lock was not free in time.")
 @url_option
 @click.pass_context
-def run(context: click.Context, /, **options: Any) -> None:
+def run(
+    context: click.Context,
+    /,
+    nonblock: bool,
+    timeout: float | None,
+    label: str | None,
+    **others: Any,
+) -> None:
     """Run a command while holding the lock NAME.
 
-    Waits for the lock, in order of arrival, and gives it back when the command ends. The lease is
-    renewed as long as the command runs. If that fails, the command and all its children get SIGTERM
-    and then SIGKILL *before* the lease ends and someone else may have it.
+    Waits for the lock, in order of arrival, and releases it when the command ends. The lease is renewed
+    while the command runs. If that fails, the command and all its children get SIGTERM and then SIGKILL
+    *before* the lease ends and another process can get the lock.
 
-    The command is started as it is, without a shell. It finds FENCELOCK_FENCE, FENCELOCK_NAME and
-    FENCELOCK_OWNER in its environment, and FENCELOCK_ABANDONED=1 if the previous holder did not
-    release. Signals are passed on to it; while waiting they end the waiting.
+    The command is started without a shell. Its environment has FENCELOCK_FENCE, FENCELOCK_NAME and
+    FENCELOCK_OWNER, and FENCELOCK_ABANDONED=1 if the previous holder did not release the lock. Signals
+    are passed on to the command. During the wait for the lock, a signal ends the wait.
     """
-    if options["nonblock"]:
-        if options["timeout"] is not None:
-            raise click.UsageError("-n does not wait, so there is nothing to say with -w.", context)
-        options["timeout"] = 0.0
-    if options["period"] is not None:
-        if options["timeout"] is not None:
-            raise click.UsageError("--once-per does not wait: leave out -n and -w.", context)
-        options["timeout"] = 0.0
-    context.exit(_run(**options))
+    # Only here: --help and wrong options don't need it.
+    from fencelock.cli.running import run_under_lock
 
-
-def _run(
-    *,
-    name: str,
-    command: list[str],
-    timeout: float | None,
-    ttl: float | None,
-    conflict: int,
-    grace: float | None,
-    label: str | None,
-    quiet: bool,
-    url: str | None,
-    nonblock: bool,
-    period: float | None,
-) -> int:
-    # Not needed for --help and its like.
-    from fencelock.cli.holding import Job, carry_out
-
-    return carry_out(
-        Job(
-            url=url,
-            name=name,
-            command=command,
-            timeout=timeout,
-            ttl=ttl,
-            grace=grace,
-            label=_default_label(command) if label is None else label,
-            conflict=conflict,
-            quiet=quiet,
-            period=period,
-        )
-    )
-
-
-def _default_label(command: list[str]) -> str:
-    return printable(PurePath(command[0]).name)[:200]
+    if nonblock and timeout is not None:
+        raise click.UsageError("-n does not wait: leave out -w.", context)
+    if others["period"] is not None and (nonblock or timeout is not None):
+        raise click.UsageError("--once-per does not wait: leave out -n and -w.", context)
+    if nonblock or others["period"] is not None:
+        timeout = 0.0
+    if label is None:
+        label = printable(PurePath(others["command"][0]).name)[:200]
+    context.exit(run_under_lock(RunOptions(timeout=timeout, label=label, **others)))

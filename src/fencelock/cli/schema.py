@@ -1,4 +1,4 @@
-"""`fencelock schema`: what an engine keeps in a database, as plain SQL."""
+"""`fencelock schema`: the tables and functions of an engine, as SQL."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ Examples:
 @click.option(
     "--schema",
     default="fencelock",
-    help="The schema to put it in; in MySQL, what its names begin with. Default: fencelock.",
+    help="The schema of the tables; in MySQL the prefix of their names.",
+    show_default=True,
 )
 def schema(engine: str, schema: str) -> None:
-    """Print the tables and functions that ENGINE needs in its database.
+    """Print the tables and functions that an engine needs in its database.
 
-    Fencelock makes them itself when they are first needed. This is for databases in which the
-    application's user may not create anything: let their owner run it.
+    Fencelock creates them itself when it first needs them. Use this if the application's user may not
+    create tables: let the owner of the database run the output.
     """
     if not (schema.isidentifier() and schema.isascii() and schema.islower()):
-        raise click.UsageError("a schema's name is lower-case letters, digits and underscores.")
+        raise click.UsageError(
+            "the name of a schema must be lower-case letters, digits and underscores."
+        )
     click.echo(import_module(_SCHEMAS[engine]).script(schema), nl=False)

@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Tables on stdout."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Sequence
 
 import click
 
+_FOLDED = ("NAME", "HOLDER", "WAITER", "WHAT")
+"""Columns with long text. On a narrow terminal they get several lines; numbers stay in one."""
+
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Rows under a head: with lines on a terminal, in plain columns for other programs."""
+    """Print rows under a head: with lines on a terminal, else in plain columns."""
     if sys.stdout.isatty():
         _print_rich(head, rows)
         return
@@ -20,15 +23,15 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _print_rich(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    # Only here, because importing rich takes longer than everything else.
+    # Only here, because the import of rich takes longer than everything else.
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for title in head:
-        table.add_column(title, overflow="fold")
+        table.add_column(title, overflow="fold", no_wrap=title not in _FOLDED)
     for row in rows:
         table.add_row(*map(Text, row))  # as Text, because a name may look like markup
     Console().print(table)

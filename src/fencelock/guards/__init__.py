@@ -1,7 +1,7 @@
-"""The storage side of fencing: what a holder writes after it was overtaken is refused.
+"""The storage side of fencing: the storage refuses what a stale holder writes.
 
-A lock can't stop a process that was paused between looking at its lease and writing. The storage can: it
-remembers the newest fence it has seen, and refuses what comes with an older one. docs/fencing.md tells how.
+A lock can't stop a process that was paused between its last look at the lease and its write. The storage can:
+it remembers the newest fence that it has seen, and refuses writes with an older one. See docs/fencing.md.
 """
 
 from fencelock.guards.columns import AsyncColumnGuard, ColumnGuard

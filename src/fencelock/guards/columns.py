@@ -1,18 +1,20 @@
-"""Guards for those who prefer the fence in their own table: it stands in the row that it protects."""
+"""Guards that keep the fence in the user's own table, in the row that it protects."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from fencelock.core.errors import StaleFence
 from fencelock.guards.rows import check_identifier
-from fencelock.guards.sessions import Session, session_of, stamped
+from fencelock.guards.sessions import session_of, stamped
 from fencelock.guards.stamp import Stamp, holder_of
-from fencelock.io.blocking import run
+from fencelock.io.blocking import blocking
 
 
-class _Columns:
-    """What both faces share."""
+class BaseColumnGuard:
+    """What `ColumnGuard` and `AsyncColumnGuard` share."""
+
+    _blocking: ClassVar[bool]
 
     def __init__(
         self, table: str, *, key: str = "id", fence: str = "fence", holder: str = "holder"
@@ -21,26 +23,37 @@ class _Columns:
             check_identifier, (table, key, fence, holder)
         )
 
-    async def _update(
-        self, session: Session, lease: Stamp, key: Any, values: dict[str, Any]
+
+class AsyncColumnGuard(BaseColumnGuard):
+    """`ColumnGuard` for asyncio."""
+
+    _blocking = False
+
+    async def update(
+        self: BaseColumnGuard, /, connection: Any, lease: Stamp, key: Any, **values: Any
     ) -> None:
+        """Set columns of the row with this key.
+
+        `StaleFence` if a newer holder has written the row, `LookupError` if there is no such row.
+        """
+        session = session_of(connection, blocking=self._blocking)
         fence, holder = self.fence, self.holder
-        its = (lease.fence, holder_of(lease))
+        given = (lease.fence, holder_of(lease))
         changes = "".join(f"{check_identifier(column)} = {{}}, " for column in values)
         changed = await session.run(
             f"UPDATE {self.table} SET {changes}{fence} = {{}}, {holder} = {{}} "
             f"WHERE {self.key} = {{}} AND ({fence} IS NULL OR {fence} < {{}} "
             f"OR ({fence} = {{}} AND {holder} = {{}}))",
             *values.values(),
-            *its,
+            *given,
             key,
             lease.fence,
-            *its,
+            *given,
         )
         if changed == 1:
             return
-        # MySQL also says 0 if it found the row and had nothing to change in it; psycopg does not know yet
-        # in a pipeline.
+        # The count alone proves no refusal. MySQL also says 0 if it found the row and had nothing to
+        # change. In a pipeline psycopg does not know the count yet.
         dialect, _ = await session.look()
         locked = "" if dialect == "sqlite" else " FOR UPDATE"
         found = await session.ask(
@@ -48,21 +61,13 @@ class _Columns:
         )
         if not found:
             raise LookupError(f"{self.table} has no row with {self.key} = {key!r}")
-        if (seen := stamped(found[0])) != its:
-            raise StaleFence(lease.name, given=lease.fence, newest=seen[0])
+        if (newest := stamped(found[0])) != given:
+            raise StaleFence(lease.name, given=lease.fence, newest=newest[0])
 
 
-class ColumnGuard(_Columns):
-    """Updates a row unless a newer holder has: the row has two columns more, `fence` and `holder`."""
+class ColumnGuard(BaseColumnGuard):
+    """Updates a row unless a newer holder has. The row has two extra columns, `fence` and `holder`."""
 
-    def update(self, connection: Any, lease: Stamp, key: Any, **values: Any) -> None:
-        """Set columns of the row with this key; `StaleFence` if a newer holder did, `LookupError` if none."""
-        run(self._update(session_of(connection, blocking=True), lease, key, values))
+    _blocking = True
 
-
-class AsyncColumnGuard(_Columns):
-    """The same for asyncio."""
-
-    async def update(self, connection: Any, lease: Stamp, key: Any, **values: Any) -> None:
-        """Set columns of the row with this key; `StaleFence` if a newer holder did, `LookupError` if none."""
-        await self._update(session_of(connection, blocking=False), lease, key, values)
+    update = blocking(AsyncColumnGuard.update)

@@ -1,70 +1,51 @@
-"""A file that is replaced as a whole, and only by a holder that nobody has overtaken."""
+"""A file that is replaced as a whole, and never by a stale holder."""
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import functools
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fencelock.core.errors import StaleFence
 from fencelock.guards.stamp import Stamp, holder_of
 
-_PAUSE = 0.01
+P = ParamSpec("P")
+S = TypeVar("S")
+T = TypeVar("T")
+
+_RETRY_EVERY = 0.01
+"""Seconds between two attempts to get the file lock."""
 
 
-class FencedFile:
-    """A file on a local disk, with its newest fence beside it (`NAME.fence`, and `NAME.lock` to check it).
-
-    Readers see the old content or the new one, never a part. `timeout`: how long to wait for another
-    writer to finish its last step, in seconds.
-    """
+class BaseFencedFile:
+    """What `FencedFile` and `AsyncFencedFile` share."""
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0) -> None:
-        self.path = Path(path).resolve()  # by whatever link one comes, the fence is the same
+        self.path = Path(path).resolve()  # also through a link, the fence is the same
         self._fence = self.path.with_name(self.path.name + ".fence")
         self._lock = self.path.with_name(self.path.name + ".lock")
         self._timeout = timeout
 
-    def read(self) -> bytes:
-        """The content; `FileNotFoundError` if nobody has written yet."""
-        return self.path.read_bytes()
-
-    def write(self, data: bytes, lease: Stamp) -> None:
-        """Replace the content; `StaleFence` if a newer holder was here, and then nothing has changed."""
-        # What takes long comes first, so that nobody has to wait for it.
-        with _prepared(self.path, data) as fresh, self._locked():
-            self._check(lease)
-            os.replace(fresh, self.path)
-            _sync_folder(self.path.parent)
-
-    def raise_fence(self, lease: Stamp) -> None:
-        """The read barrier: after this no older holder can write any more. So what you read then stays true
-        until you write, or your write is refused."""
-        with self._locked():
-            self._check(lease)
-
-    def newest(self) -> int:
-        """The newest fence that was seen, 0 if there is none."""
-        return self._seen()[0]
-
     def _check(self, lease: Stamp) -> None:
-        its = (lease.fence, holder_of(lease))
-        newest, holder = self._seen()
-        if (newest, holder) == its:
+        given = (lease.fence, holder_of(lease))
+        newest = self._newest()
+        if newest == given:
             return
-        if its[0] <= newest:
-            raise StaleFence(lease.name, given=lease.fence, newest=newest)
+        if given[0] <= newest[0]:
+            raise StaleFence(lease.name, given=given[0], newest=newest[0])
         # Before the content: if we die in between, the older holder is refused all the same.
-        with _prepared(self._fence, f"{its[0]} {its[1]}\n".encode()) as fresh:
+        with _prepared(self._fence, f"{given[0]} {given[1]}\n".encode()) as fresh:
             os.replace(fresh, self._fence)
             _sync_folder(self.path.parent)
 
-    def _seen(self) -> tuple[int, str]:
+    def _newest(self) -> tuple[int, str]:
         try:
             fence, holder = self._fence.read_text("ascii").split()
         except FileNotFoundError:
@@ -73,7 +54,7 @@ class FencedFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among all processes. The kernel ends it when a process dies, not when one is stopped."""
+        """Keep other processes out. The kernel unlocks when a process dies, but not when it is stopped."""
         limit = time.monotonic() + self._timeout
         with open(self._lock, "ab") as file:
             while True:
@@ -86,38 +67,66 @@ class FencedFile:
                             f"another process has been replacing {self.path} for {self._timeout:g} s: "
                             "is it stopped?"
                         ) from None
-                    time.sleep(_PAUSE)
+                    time.sleep(_RETRY_EVERY)
             yield
 
 
-class AsyncFencedFile:
-    """The same for asyncio: a thread does it, for a disk can't be waited for in any other way."""
+class FencedFile(BaseFencedFile):
+    """A file on a local disk. Its newest fence is in `NAME.fence` beside it, its file lock in `NAME.lock`.
 
-    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0) -> None:
-        self._file = FencedFile(path, timeout=timeout)
-        self.path = self._file.path
+    Readers see the old content or the new content, never a mixture. `timeout` says how many seconds to wait
+    for another writer to finish its last step.
+    """
 
-    async def read(self) -> bytes:
+    def read(self: BaseFencedFile) -> bytes:
         """The content; `FileNotFoundError` if nobody has written yet."""
-        return await asyncio.to_thread(self._file.read)
+        return self.path.read_bytes()
 
-    async def write(self, data: bytes, lease: Stamp) -> None:
+    def write(self: BaseFencedFile, data: bytes, lease: Stamp) -> None:
         """Replace the content; `StaleFence` if a newer holder was here, and then nothing has changed."""
-        await asyncio.to_thread(self._file.write, data, lease)
+        # The slow part comes first, without the file lock: nobody has to wait for it.
+        with _prepared(self.path, data) as fresh, self._locked():
+            self._check(lease)
+            os.replace(fresh, self.path)
+            _sync_folder(self.path.parent)
 
-    async def raise_fence(self, lease: Stamp) -> None:
-        """The read barrier: after this no older holder can write any more. So what you read then stays true
-        until you write, or your write is refused."""
-        await asyncio.to_thread(self._file.raise_fence, lease)
+    def raise_fence(self: BaseFencedFile, lease: Stamp) -> None:
+        """The read barrier: after this no older holder can write any more.
 
-    async def newest(self) -> int:
+        So what you read then stays true until you write, or your write is refused.
+        """
+        with self._locked():
+            self._check(lease)
+
+    def newest(self: BaseFencedFile) -> int:
         """The newest fence that was seen, 0 if there is none."""
-        return await asyncio.to_thread(self._file.newest)
+        return self._newest()[0]
+
+
+def _in_thread(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """The asyncio face of a blocking method, in a thread: a disk has no other."""
+
+    @functools.wraps(method)
+    async def face(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(method, self, *args, **kwargs)
+
+    return face
+
+
+class AsyncFencedFile(BaseFencedFile):
+    """`FencedFile` for asyncio: a thread does the work."""
+
+    read = _in_thread(FencedFile.read)
+    write = _in_thread(FencedFile.write)
+    raise_fence = _in_thread(FencedFile.raise_fence)
+    newest = _in_thread(FencedFile.newest)
 
 
 @contextmanager
 def _prepared(path: Path, data: bytes) -> Iterator[str]:
-    """A file beside `path` with this content, safe on the disk; removed unless it was moved away."""
+    """A new file beside `path` with this content, flushed to the disk. Removed at the end unless renamed."""
     number, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(number, "wb") as file:
@@ -132,7 +141,7 @@ def _prepared(path: Path, data: bytes) -> Iterator[str]:
 
 
 def _mode(path: Path) -> int:
-    """As the file has it already, or as a new one would."""
+    """The permissions of the file, or those that a new file would get."""
     with suppress(FileNotFoundError):
         return path.stat().st_mode & 0o7777
     mask = os.umask(0)

@@ -1,33 +1,35 @@
-"""Guards for storage in which the lock itself stands: write only while its own ticket is there.
+"""Guards for storage that also keeps the lock: they write only while the lease's own ticket is there.
 
-They need no fence of their own and no read barrier: nobody else holds the lock as long as the ticket stands.
+They need no stored fence and no read barrier: while the ticket is there, nobody else holds the lock.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 from fencelock.core.errors import StaleFence, Unsupported
+from fencelock.core.ticket import Ticket
 
-E = TypeVar("E")
-
-TIMEOUT = 5.0
+_TIMEOUT = 5.0
 """Seconds that a write may take."""
 
 
-def engine_of(lease: Any, kind: type[E], scheme: str) -> E:
-    """The engine on which a lease was acquired, which must be of this kind."""
-    engine = getattr(getattr(lease, "_context", None), "engine", None)
-    if not isinstance(engine, kind):
+class _Engine(Protocol):
+    async def write_held(
+        self, ticket: Ticket, fence: int, change: Any, /, *, timeout: float
+    ) -> int | None: ...
+
+
+async def write_held(lease: Any, kind: type[_Engine], scheme: str, change: Any) -> None:
+    """Apply a change on the lease's engine, in one transaction with a look at the ticket."""
+    context = getattr(lease, "_context", None)
+    engine = getattr(context, "engine", None)
+    if context is None or not isinstance(engine, kind):
         raise Unsupported(
-            f"this guard writes in one step with a look at the lock, so that needs a lease of a "
-            f"client for {scheme}://…, on the same servers"
+            "this guard checks the lock and writes in one transaction: it needs a lease of a client "
+            f"for {scheme}://…, on the same servers"
         )
-    lease._context.io.verify()
-    return engine
-
-
-def accept(lease: Any, newest: int | None) -> None:
-    """Take in what the engine answered."""
+    context.io.verify()
+    newest = await engine.write_held(lease._claim.ticket, lease.fence, change, timeout=_TIMEOUT)
     if newest is not None:
         raise StaleFence(lease.name, given=lease.fence, newest=newest)

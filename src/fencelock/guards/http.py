@@ -1,8 +1,8 @@
-"""Fences over HTTP: a header for requests, and middleware that answers 409 to a holder that was overtaken.
+"""Fences over HTTP: a header for requests, and middleware that answers 409 to a stale holder.
 
     Fencelock-Fence: order%3A42; fence=1794776823290055; holder=5d41402abc4b2a76b9719d911017c592
 
-The name is percent-encoded. The holder is a digest of the lease's id, so the header gives no secret away.
+The name is percent-encoded. The holder is a digest of the lease's id, so the header contains no secret.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fencelock.guards.stamp import Claim, Stamp, holder_of
 
 HEADER = "Fencelock-Fence"
 KEY = "fencelock.claim"
-"""Where an application finds the `Claim`: in WSGI's `environ`, in ASGI's `scope`."""
+"""The key of the `Claim` in WSGI's `environ` and in ASGI's `scope`."""
 
 TYPE = "urn:fencelock:stale-fence"
 
@@ -33,13 +33,13 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 def headers(lease: Stamp) -> dict[str, str]:
-    """What to add to each request that is made under a lease."""
+    """The header to add to each request that is made under a lease."""
     name = quote(lease.name, safe="")
     return {HEADER: f"{name}; fence={lease.fence}; holder={holder_of(lease)}"}
 
 
 def claim_of(value: str) -> Claim:
-    """Read the header; `ValueError` if it is not one."""
+    """Parse the header's value; `ValueError` if it is malformed."""
     found = _is_claim(value.strip())
     if found is None or int(found[2]) >= 2**63:
         raise ValueError(f"a {HEADER} header must look like NAME; fence=NUMBER; holder=DIGEST")
@@ -47,12 +47,12 @@ def claim_of(value: str) -> Claim:
 
 
 def refusal(body: bytes) -> StaleFence | None:
-    """The error that the other side answered with 409; None if it is about something else."""
+    """The `StaleFence` in the body of a 409 response; None if the response is about something else."""
     try:
-        told = json.loads(body)
-        if told["type"] != TYPE:
+        sent = json.loads(body)
+        if sent["type"] != TYPE:
             return None
-        return StaleFence(told["name"], given=int(told["given"]), newest=int(told["newest"]))
+        return StaleFence(sent["name"], given=int(sent["given"]), newest=int(sent["newest"]))
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -60,9 +60,9 @@ def refusal(body: bytes) -> StaleFence | None:
 class WsgiFence:
     """WSGI middleware: `app = WsgiFence(app, check=guard.raise_fence)`.
 
-    `check` is called with the `Claim` of each request that has the header, before the application is. A
-    `StaleFence`, from it or from the application, becomes 409. With `required`, requests that may change
-    something and have no header get 428.
+    It calls `check` with the `Claim` of each request that has the header, and then the application. A
+    `StaleFence` from either becomes a 409 response. With `required`, a request without the header gets 428,
+    unless its method is GET, HEAD or OPTIONS.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class WsgiFence:
 
 
 class AsgiFence:
-    """ASGI middleware: `app = AsgiFence(app, check=guard.raise_fence)`, with an Async… guard.
+    """ASGI middleware: `app = AsgiFence(app, check=guard.raise_fence)`, with an async guard.
 
-    The arguments are those of `WsgiFence`.
+    The other arguments are those of `WsgiFence`.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class AsgiFence:
             return
         started = False
 
-        async def sending(message: Any) -> None:
+        async def start_and_send(message: Any) -> None:
             nonlocal started
             started = True
             await send(message)
@@ -128,7 +128,7 @@ class AsgiFence:
                 scope = {**scope, KEY: claim}
                 if self._check is not None:
                     await self._check(claim)
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, start_and_send)
         except (_Refused, StaleFence) as error:
             if started:
                 raise
@@ -143,7 +143,7 @@ class AsgiFence:
 
 
 class _Refused(Exception):
-    """A request that has no claim, or no good one."""
+    """A request without a claim, or with a malformed one."""
 
     def __init__(self, status: str, detail: str) -> None:
         super().__init__(detail)
@@ -153,7 +153,7 @@ class _Refused(Exception):
 def _claim(value: str | None, method: str, required: bool) -> Claim | None:
     if value is None:
         if required and method not in ("GET", "HEAD", "OPTIONS"):
-            raise _Refused("428 Precondition Required", f"a {HEADER} header is needed here")
+            raise _Refused("428 Precondition Required", f"this request needs a {HEADER} header")
         return None
     try:
         return claim_of(value)
@@ -162,13 +162,14 @@ def _claim(value: str | None, method: str, required: bool) -> Claim | None:
 
 
 def _problem(error: _Refused | StaleFence) -> tuple[str, bytes]:
-    """A status line and a body as RFC 9457 has it."""
-    told: dict[str, Any]
+    """The status line, and a body in the format of RFC 9457."""
+    problem: dict[str, Any]
     if isinstance(error, StaleFence):
         status = "409 Conflict"
-        told = {"type": TYPE, "title": "Another holder of the lock has taken over", "status": 409}
-        told |= {"name": error.name, "given": error.given, "newest": error.newest}
+        title = "Another holder of the lock has taken over"
+        problem = {"type": TYPE, "title": title, "status": 409}
+        problem |= {"name": error.name, "given": error.given, "newest": error.newest}
     else:
         status = error.status
-        told = {"title": str(error), "status": int(status[:3])}
-    return status, json.dumps(told).encode()
+        problem = {"title": str(error), "status": int(status[:3])}
+    return status, json.dumps(problem).encode()

@@ -1,8 +1,8 @@
-"""Guards for object stores that write on a condition, as S3 does with `If-Match` and `If-None-Match`.
+"""Guards for object stores with conditional writes, such as S3 with `If-Match` and `If-None-Match`.
 
-Under its own key an object has a pointer: the newest fence, and where the data is. Two objects, because the
-condition is on an ETag, which for S3 is a digest of the content: the same data written by two holders would
-look unchanged, but no two pointers are alike.
+The object's own key holds a pointer: the newest fence, and the key of the data. The data is a second object,
+because the condition compares ETags, and an ETag of S3 is a digest of the content. The same data from two
+holders would look unchanged; their pointers never do.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from fencelock.guards.stamp import Stamp, holder_of
 
 
 class Found(NamedTuple):
-    """An object, and what tells its versions apart."""
+    """The data of an object, and the ETag of this version."""
 
     data: bytes
     etag: str
 
 
 class ObjectStore(Protocol):
-    """What a guard needs of an object store: see `S3Store`."""
+    """What a guard needs of an object store. `S3Store` is an example."""
 
     def get(self, key: str) -> Found | None:
         """An object; None if there is none."""
@@ -33,33 +33,33 @@ class ObjectStore(Protocol):
         """Write an object."""
 
     def replace(self, key: str, data: bytes, etag: str | None) -> bool:
-        """Write an object if its present version is this one, None: if there is none. Whether it was so."""
+        """Write an object only if its ETag is still this one; None means: only if it does not exist.
+
+        Returns whether it was written.
+        """
 
     def delete(self, key: str) -> None:
         """Delete an object, if it is there."""
 
 
-class S3Store:
-    """A bucket of S3 or its like, with a client of boto3."""
+class S3Store(ObjectStore):
+    """A bucket of S3, or of a compatible store, with a boto3 client."""
 
     def __init__(self, client: Any, bucket: str) -> None:
         self._client = client
         self._bucket = bucket
 
     def get(self, key: str) -> Found | None:
-        """An object; None if there is none."""
         try:
-            answer = self._client.get_object(Bucket=self._bucket, Key=key)
+            response = self._client.get_object(Bucket=self._bucket, Key=key)
         except self._client.exceptions.NoSuchKey:
             return None
-        return Found(answer["Body"].read(), answer["ETag"])
+        return Found(response["Body"].read(), response["ETag"])
 
     def put(self, key: str, data: bytes) -> None:
-        """Write an object."""
         self._client.put_object(Bucket=self._bucket, Key=key, Body=data)
 
     def replace(self, key: str, data: bytes, etag: str | None) -> bool:
-        """Write an object if its present version is this one, None: if there is none. Whether it was so."""
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         try:
             self._client.put_object(Bucket=self._bucket, Key=key, Body=data, **condition)
@@ -71,7 +71,6 @@ class S3Store:
         return True
 
     def delete(self, key: str) -> None:
-        """Delete an object, if it is there."""
         self._client.delete_object(Bucket=self._bucket, Key=key)
 
 
@@ -80,13 +79,14 @@ class _Pointer(NamedTuple):
     fence: int
     holder: str
     data: str | None
-    """The key under which the data is; None: nothing was written yet."""
+    """The key of the data; None if nothing was written yet."""
 
 
 class ObjectGuard:
-    """Writes objects unless a newer holder has. Read them here, too: `key` itself holds a pointer only.
+    """Writes objects unless a newer holder has. Read them with it, too: `key` itself holds only a pointer.
 
-    `keys`: those that `raise_fence` bars if it is not told others. An object belongs to one lock's name.
+    `keys` are the keys that `raise_fence` protects if the call names none. Each object belongs to the name of
+    one lock.
     """
 
     def __init__(self, store: ObjectStore, *, keys: Sequence[str] = ()) -> None:
@@ -95,7 +95,7 @@ class ObjectGuard:
 
     @property
     def acts_alone(self) -> bool:
-        """Whether it can raise the fence by itself, as `lock(…, guard=…)` needs it."""
+        """Whether `lock(…, guard=…)` can use it: it knows the keys to protect."""
         return bool(self._keys)
 
     def read(self, key: str) -> bytes:
@@ -107,9 +107,9 @@ class ObjectGuard:
             found = self._store.get(pointer.data)
             if found is not None:
                 return found.data
-            # It was replaced between the two looks; but if nothing has changed, it is not there.
+            # A writer replaced it between our two reads. If the pointer is the same, the data is missing.
             if self._look(key)[0] == pointer:
-                raise LookupError(f"{pointer.data!r} is missing, to which {key!r} points")
+                raise LookupError(f"{key!r} points to {pointer.data!r}, which is missing")
 
     def write(self, key: str, data: bytes, lease: Stamp) -> None:
         """Replace the data; `StaleFence` if a newer holder was here, and then nothing has changed."""
@@ -117,7 +117,7 @@ class ObjectGuard:
         self._store.put(fresh, data)
         try:
             before = self._point(key, lease, fresh)
-        except (StaleFence, ValueError):  # but not if it is in doubt whether somebody points to it
+        except (StaleFence, ValueError):  # other errors: a pointer to it may have been written
             self._store.delete(fresh)
             raise
         if before is not None and before.data not in (None, fresh):
@@ -126,7 +126,7 @@ class ObjectGuard:
     def raise_fence(self, lease: Stamp, *keys: str) -> None:
         """The read barrier for these keys: after this no older holder can write them any more."""
         if not keys and not self._keys:
-            raise ValueError("name the keys to bar, here or with ObjectGuard(keys=…)")
+            raise ValueError("name the keys to protect, here or with ObjectGuard(keys=…)")
         for key in keys or self._keys:
             self._point(key, lease, None)
 
@@ -142,22 +142,23 @@ class ObjectGuard:
         try:
             return _Pointer(**json.loads(found.data)), found.etag
         except (ValueError, TypeError):
-            raise ValueError(f"{key!r} holds something else than a guarded object") from None
+            raise ValueError(f"{key!r} holds something else, not a guarded object") from None
 
     def _point(self, key: str, lease: Stamp, data: str | None) -> _Pointer | None:
-        """Point to new data, or if there is none to the old; what was there before."""
-        its = (lease.fence, holder_of(lease))
+        """Write the pointer: to `data`, or with None to the same data as before. Returns the old pointer."""
+        given = (lease.fence, holder_of(lease))
         while True:
             before, etag = self._look(key)
             if before is not None:
                 if before.name != lease.name:
                     raise ValueError(f"{key!r} is guarded by the lock {before.name!r}")
-                same = (before.fence, before.holder) == its
-                if its[0] <= before.fence and not same:
+                same = (before.fence, before.holder) == given
+                if given[0] <= before.fence and not same:
                     raise StaleFence(lease.name, given=lease.fence, newest=before.fence)
-                if same and data in (None, before.data):  # perhaps by a request without an answer
+                # A request without an answer may have written our pointer already.
+                if same and data in (None, before.data):
                     return before
             kept = data or (before.data if before else None)
-            packed = json.dumps(_Pointer(lease.name, *its, kept)._asdict()).encode()
+            packed = json.dumps(_Pointer(lease.name, *given, kept)._asdict()).encode()
             if self._store.replace(key, packed, etag):
                 return before

@@ -1,12 +1,13 @@
-"""The user's own connections and sessions, of whatever package, all seen in one way.
+"""The caller's own connections and sessions, of many packages, behind one interface.
 
-Nothing is imported at the top: whoever has such a connection has its package, and nobody else needs it.
+No driver is imported at the top of the file: only a caller that has such a connection needs its package.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from inspect import isawaitable
 from typing import Any, ClassVar, Literal, cast, get_args
 
 from fencelock.core.errors import Unsupported
@@ -14,63 +15,53 @@ from fencelock.core.errors import Unsupported
 Dialect = Literal["postgresql", "mysql", "sqlite"]
 
 
-class Session(ABC):
-    """One connection of the user's."""
+async def _settled(answer: Any) -> Any:
+    """Await the answer of an asyncio driver; a blocking driver gives the result itself."""
+    return await answer if isawaitable(answer) else answer
 
-    blocking: ClassVar[bool] = True
-    mark: ClassVar[str] = "%s"
-    """How a place for a value is written; here it is `{}`."""
+
+class Session(ABC):
+    """One connection of the caller."""
+
+    placeholder: ClassVar[str] = "%s"
+    """How the driver writes a placeholder. In our statements it is `{}`."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
     @abstractmethod
     async def look(self) -> tuple[Dialect, bool]:
-        """Which database it is, and whether what is done now is part of a transaction."""
+        """Which database it is, and whether the next statement is part of a transaction."""
 
     async def run(self, sql: str, *values: Any) -> int:
-        """Run a statement that has no rows to tell; how many it changed, or -1 if that is not known yet."""
+        """Run a statement without rows. Returns how many rows it changed, or -1 if that is not known yet."""
         cursor = self._cursor()
         try:
-            cursor.execute(sql.replace("{}", self.mark), values)
+            await _settled(cursor.execute(sql.replace("{}", self.placeholder), values))
             return int(cursor.rowcount)
         finally:
-            cursor.close()
+            await _settled(cursor.close())
 
     async def ask(self, sql: str, *values: Any) -> list[Sequence[Any]]:
-        """Run a statement, and read its rows."""
+        """Run a statement, and return its rows."""
         cursor = self._cursor()
         try:
-            cursor.execute(sql.replace("{}", self.mark), values)
-            return [_plain(row) for row in cursor.fetchall()]
+            await _settled(cursor.execute(sql.replace("{}", self.placeholder), values))
+            return [_plain(row) for row in await _settled(cursor.fetchall())]
         finally:
-            cursor.close()
+            await _settled(cursor.close())
 
     def _cursor(self) -> Any:
         return self.connection.cursor()
 
 
-class _AsyncSession(Session):
-    blocking = False
-
-    async def run(self, sql: str, *values: Any) -> int:
-        async with self._cursor() as cursor:
-            await cursor.execute(sql.replace("{}", self.mark), values)
-            return int(cursor.rowcount)
-
-    async def ask(self, sql: str, *values: Any) -> list[Sequence[Any]]:
-        async with self._cursor() as cursor:
-            await cursor.execute(sql.replace("{}", self.mark), values)
-            return [_plain(row) for row in await cursor.fetchall()]
-
-
 class _Sqlite(Session):
-    mark = "?"
+    placeholder = "?"
 
     async def look(self) -> tuple[Dialect, bool]:
         connection = self.connection
-        # Unless it is told otherwise, a transaction begins by itself with the first write. Who sets
-        # `autocommit` (since Python 3.12) decides, else it is -1 and leaves it to `isolation_level`.
+        # By default, a transaction begins by itself with the first write. `autocommit` (since Python 3.12)
+        # decides if it is set; -1 means that `isolation_level` decides.
         autocommit = getattr(connection, "autocommit", -1)
         if autocommit == -1:
             autocommit = connection.isolation_level is None
@@ -78,17 +69,17 @@ class _Sqlite(Session):
 
 
 class _Apsw(Session):
-    mark = "?"
+    placeholder = "?"
 
     async def look(self) -> tuple[Dialect, bool]:
         return "sqlite", self.connection.in_transaction
 
     async def run(self, sql: str, *values: Any) -> int:
-        self.connection.execute(sql.replace("{}", self.mark), values)
+        self.connection.execute(sql.replace("{}", self.placeholder), values)
         return int(self.connection.changes())
 
     async def ask(self, sql: str, *values: Any) -> list[Sequence[Any]]:
-        rows = self.connection.execute(sql.replace("{}", self.mark), values)
+        rows = self.connection.execute(sql.replace("{}", self.placeholder), values)
         return [_plain(row) for row in rows]
 
 
@@ -106,21 +97,13 @@ class _Psycopg(Session):
         return self.connection.cursor(row_factory=tuple_row)
 
 
-class _AsyncPsycopg(_Psycopg, _AsyncSession):
-    blocking = False
-    run, ask = _AsyncSession.run, _AsyncSession.ask
+class _Mysql(Session):
+    """PyMySQL, and asyncmy, which has the same interface."""
 
-
-class _Pymysql(Session):
     async def look(self) -> tuple[Dialect, bool]:
         in_transaction = 1
         status = self.connection.server_status & in_transaction
         return "mysql", not self.connection.get_autocommit() or bool(status)
-
-
-class _Asyncmy(_Pymysql, _AsyncSession):
-    blocking = False
-    run, ask = _AsyncSession.run, _AsyncSession.ask
 
 
 class _Django(Session):
@@ -133,61 +116,61 @@ class _Django(Session):
 
 
 class _Sqlalchemy(Session):
-    """A Session or a Connection."""
+    """A session or a connection, blocking or async."""
 
     async def look(self) -> tuple[Dialect, bool]:
+        if hasattr(self.connection, "run_sync"):  # only the async ones have it
+            return cast(tuple[Dialect, bool], await self.connection.run_sync(_look))
         return _look(self.connection)
 
     async def run(self, sql: str, *values: Any) -> int:
-        return int(self.connection.execute(*_prepared(sql, values)).rowcount)
+        return int((await self._execute(sql, values)).rowcount)
 
     async def ask(self, sql: str, *values: Any) -> list[Sequence[Any]]:
-        return list(self.connection.execute(*_prepared(sql, values)).fetchall())
+        return list((await self._execute(sql, values)).fetchall())
+
+    async def _execute(self, sql: str, values: Sequence[Any]) -> Any:
+        from sqlalchemy import text
+
+        named = sql.format(*(f":v{number}" for number in range(len(values))))
+        parameters = {f"v{number}": value for number, value in enumerate(values)}
+        return await _settled(self.connection.execute(text(named), parameters))
 
 
-class _AsyncSqlalchemy(Session):
-    """An AsyncSession or an AsyncConnection."""
-
-    blocking = False
-
-    async def look(self) -> tuple[Dialect, bool]:
-        return cast(tuple[Dialect, bool], await self.connection.run_sync(_look))
-
-    async def run(self, sql: str, *values: Any) -> int:
-        return int((await self.connection.execute(*_prepared(sql, values))).rowcount)
-
-    async def ask(self, sql: str, *values: Any) -> list[Sequence[Any]]:
-        return list((await self.connection.execute(*_prepared(sql, values))).fetchall())
-
-
-_KNOWN: dict[tuple[str, str], type[Session]] = {
+_BLOCKING: dict[tuple[str, str], type[Session]] = {
     ("sqlite3", "Connection"): _Sqlite,
     ("apsw", "Connection"): _Apsw,
     ("psycopg", "Connection"): _Psycopg,
-    ("psycopg", "AsyncConnection"): _AsyncPsycopg,
-    ("pymysql", "Connection"): _Pymysql,
-    ("asyncmy", "Connection"): _Asyncmy,
+    ("pymysql", "Connection"): _Mysql,
     ("django", "BaseDatabaseWrapper"): _Django,
     ("django", "ConnectionProxy"): _Django,
     ("sqlalchemy", "Connection"): _Sqlalchemy,
     ("sqlalchemy", "Session"): _Sqlalchemy,
     ("sqlalchemy", "scoped_session"): _Sqlalchemy,
-    ("sqlalchemy", "AsyncConnection"): _AsyncSqlalchemy,
-    ("sqlalchemy", "AsyncSession"): _AsyncSqlalchemy,
-    ("sqlalchemy", "async_scoped_session"): _AsyncSqlalchemy,
+}
+_ASYNCIO: dict[tuple[str, str], type[Session]] = {
+    ("psycopg", "AsyncConnection"): _Psycopg,
+    ("asyncmy", "Connection"): _Mysql,
+    ("sqlalchemy", "AsyncConnection"): _Sqlalchemy,
+    ("sqlalchemy", "AsyncSession"): _Sqlalchemy,
+    ("sqlalchemy", "async_scoped_session"): _Sqlalchemy,
 }
 
 
 def session_of(connection: Any, *, blocking: bool) -> Session:
-    """See a connection as a session, or say what is wrong with it."""
+    """The session of a connection; `TypeError` if this kind of guard can't use it."""
+    known, others = (_BLOCKING, _ASYNCIO) if blocking else (_ASYNCIO, _BLOCKING)
     for kind in type(connection).__mro__:
-        known = _KNOWN.get((kind.__module__.partition(".")[0], kind.__name__))
-        if known is not None and known.blocking is blocking:
-            return known(connection)
-        if known is not None:
-            other = "AsyncSqlGuard" if blocking else "SqlGuard"
-            raise TypeError(f"this guard is for the other kind of connections: use {other}")
-    packages = sorted({package for package, _ in _KNOWN})
+        key = (kind.__module__.partition(".")[0], kind.__name__)
+        if key in known:
+            return known[key](connection)
+        if key in others:
+            raise TypeError(
+                "an asyncio connection needs the other kind of guard: use Async…Guard"
+                if blocking
+                else "a blocking connection needs the other kind of guard: use the one without Async"
+            )
+    packages = sorted({package for package, _ in known})
     raise TypeError(
         f"a connection or session of {', '.join(packages)} is needed, "
         f"not {type(connection).__module__}.{type(connection).__qualname__}"
@@ -198,7 +181,7 @@ _ALIASES = {"mariadb": "mysql", "postgres": "postgresql", "sqlite3": "sqlite"}
 
 
 def known_dialect(name: str) -> Dialect | None:
-    """The dialect of this name, or of another one that is in use for it."""
+    """The dialect with this name or alias; None if guards do not know it."""
     name = _ALIASES.get(name, name)
     return cast(Dialect, name) if name in get_args(Dialect) else None
 
@@ -214,14 +197,14 @@ def _look(owner: Any) -> tuple[Dialect, bool]:
     connection = owner.connection() if hasattr(owner, "get_bind") else owner
     dialect = _dialect(connection.dialect.name)
     if not connection.in_transaction():
-        connection.begin()  # as its first statement would
+        connection.begin()  # its first statement would do the same
     return dialect, not _commits(connection)
 
 
 def _commits(connection: Any) -> bool:
-    """Whether SQLAlchemy was told to let the driver commit each statement; asks no server if it can."""
+    """Whether the driver commits each statement. Asks the server only if there is no other way."""
     driver = connection.connection.driver_connection
-    if getattr(driver, "in_transaction", False) is True:  # SQLite's, whoever said BEGIN
+    if getattr(driver, "in_transaction", False) is True:  # SQLite, after any BEGIN
         return False
     try:
         return bool(connection.dialect.detect_autocommit_setting(connection.connection))
@@ -230,18 +213,11 @@ def _commits(connection: Any) -> bool:
         return "AUTOCOMMIT" in (chosen, connection.get_isolation_level())
 
 
-def _prepared(sql: str, values: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
-    from sqlalchemy import text
-
-    named = sql.format(*(f":v{number}" for number in range(len(values))))
-    return text(named), {f"v{number}": value for number, value in enumerate(values)}
-
-
 def _plain(row: Any) -> Sequence[Any]:
     return tuple(row.values()) if isinstance(row, Mapping) else row
 
 
 def stamped(row: Sequence[Any]) -> tuple[int, str]:
-    """A fence and a holder as they were stored; some connections leave text as bytes."""
+    """The fence and the holder in a row. Some connections return text as bytes."""
     fence, holder = row
     return int(fence or 0), holder.decode() if isinstance(holder, bytes) else holder or ""

@@ -1,13 +1,14 @@
-"""What a guard compares: the fence, and whose it is."""
+"""What a guard compares: a fence, and the holder that it belongs to."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 
 class Stamp(Protocol):
-    """What a lease is for a guard."""
+    """What a guard reads of a lease."""
 
     @property
     def name(self) -> str: ...
@@ -18,7 +19,7 @@ class Stamp(Protocol):
 
 
 class Claim(NamedTuple):
-    """A lease as others may know it: without its id, and as good for a guard."""
+    """A lease without its secret id, as another process may know it. Guards accept it like a lease."""
 
     name: str
     fence: int
@@ -26,26 +27,29 @@ class Claim(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Nobody but the holder knows it."""
+        """Empty: only the holder knows the id."""
         return ""
 
 
 class Barrier(Protocol):
-    """A guard that can act by itself, as `lock(…, guard=…)` needs it."""
+    """A guard that `lock(…, guard=…)` can use: it needs no connection from the caller."""
 
     def raise_fence(self, lease: Stamp) -> None:
-        """Refuse all older holders from now on; `StaleFence` if this one is older itself."""
+        """Refuse all older holders from now on; `StaleFence` if this lease is older itself."""
 
 
 class AsyncBarrier(Protocol):
-    """The same for asyncio."""
+    """`Barrier` for asyncio."""
 
-    async def raise_fence(self, lease: Stamp) -> Any:
-        """Refuse all older holders from now on; `StaleFence` if this one is older itself."""
+    def raise_fence(self, lease: Stamp) -> Coroutine[Any, Any, Any]:
+        """Refuse all older holders from now on; `StaleFence` if this lease is older itself."""
 
 
 def holder_of(stamp: Stamp) -> str:
-    """Tells holders with the same fence apart. Not the id itself: with that one could release the lock."""
+    """Tells two holders with the same fence apart.
+
+    A digest, because the id itself is a secret: a process that knows it can release the lock.
+    """
     if isinstance(stamp, Claim):
         return stamp.holder
     return blake2b(stamp.id.encode(), digest_size=16).hexdigest()

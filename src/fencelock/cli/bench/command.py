@@ -1,4 +1,4 @@
-"""`fencelock bench`: what to expect from the engine that you have."""
+"""`fencelock bench`: measure an engine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencelock.cli.ending import terminable
 from fencelock.cli.messages import say_warnings
 from fencelock.cli.options import json_option, open_client, url_option
+from fencelock.cli.signals import exit_on_signals
 from fencelock.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -29,23 +29,24 @@ Examples:
     type=click.FloatRange(1, 300),
     default=30.0,
     show_default=True,
-    help="About how long it takes; a little more, for processes have to be started.",
+    metavar="SECONDS",
+    help="About how long to measure. The start of processes takes a little more.",
 )
 @json_option
 @url_option
 def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) -> None:
-    """Measure an engine from here, and say what to expect from it.
+    """Measure an engine from this machine, and say what to expect from it.
 
-    How long a lock takes, free and contended, between processes; how many a second; how many leases one
-    process can keep. It uses names of its own, with a random prefix, and releases them all, also after
-    Ctrl-C. While it runs it asks for all that the engine can give: others will notice.
+    It measures how long a lock takes, free and contended, how many locks per second are possible, and how
+    many leases one process can keep. Its names have a random prefix, and it releases them all, also after
+    Ctrl-C. It uses all the capacity of the engine: other users of the engine will notice.
 
-    A URL with a password belongs into FENCELOCK_URL: other users of the machine can see command lines.
+    Put a URL with a password into FENCELOCK_URL: other users of this machine can see command lines.
     """
-    # Only here, because the other commands need none of it.
+    # Only here, because the other commands don't need it.
     from fencelock.cli.bench.expect import expectations, shortest_ttl, warnings
-    from fencelock.cli.bench.progress import progress
-    from fencelock.cli.bench.steps import Bench
+    from fencelock.cli.bench.progress import Progress
+    from fencelock.cli.bench.steps import STEPS, Bench
     from fencelock.client import default_url
     from fencelock.core.url import Url
 
@@ -53,11 +54,11 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
         raise click.UsageError("The engine was given twice: as an argument and with --url.")
     where = engine or url or default_url()
     say_warnings()
-    with terminable(), open_client(where) as client:
+    with exit_on_signals(), open_client(where) as client:
         traits = client.traits
-        # If the engine is not there, nothing else needs to be said.
+        # If the engine can't be reached, this raises before anything is started.
         client.inspect("fencelock-bench", limit=0)
-        with progress() as bar, Bench(client, where, seconds, bar) as measuring:
+        with Progress(STEPS) as progress, Bench(client, where, seconds, progress) as measuring:
             figures = {each.key: each for each in measuring.figures()}
     found = {
         "engine": str(Url.parse(where)),
@@ -67,13 +68,13 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
         "warnings": warnings(traits, figures, measuring.overlaps),
     }
     if as_json:
-        click.echo(json.dumps(_for_programs(found, traits), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_as_json(found, traits), indent=2, ensure_ascii=False))
     else:
-        _for_people(found)
+        _print(found)
 
 
-def _for_programs(found: dict[str, Any], traits: Traits) -> dict[str, Any]:
-    """These keys are documented in docs/cli.md, and stay."""
+def _as_json(found: dict[str, Any], traits: Traits) -> dict[str, Any]:
+    """docs/cli.md documents these keys, so they stay."""
     figures = [_rounded(each) for each in found["figures"].values()]
     return {**found, "figures": figures, "traits": traits._asdict()}
 
@@ -85,15 +86,15 @@ def _rounded(figure: Figure) -> dict[str, Any]:
     }
 
 
-def _for_people(found: dict[str, Any]) -> None:
-    from fencelock.cli.bench.expect import rough, span
+def _print(found: dict[str, Any]) -> None:
+    from fencelock.cli.bench.expect import rough, short_duration
 
     click.echo(f"{found['engine']}, from this machine")
     click.echo()
     print_table(
         ("WHAT", "USUALLY (P50)", "SLOW (P99)", "PER SECOND"),
         [
-            (each.what, span(each.p50), span(each.p99), rough(each.per_second))
+            (each.what, *map(short_duration, (each.p50, each.p99)), rough(each.per_second))
             for each in found["figures"].values()
         ],
     )

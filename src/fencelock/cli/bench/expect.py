@@ -1,4 +1,4 @@
-"""What the figures mean for one who is about to use this engine."""
+"""What the figures mean for a user of the engine."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from fencelock.core.durations import DEFAULT_TTL
 from fencelock.engines.contract import Traits
 from fencelock.primitives.schedule import RENEW_AT
 
-_ROOM = 10
-"""How many times the slowest usual answer has to fit between two renewals."""
+_DELAYS_BETWEEN_RENEWALS = 10
+"""How many times the p99 of a pair must fit between two renewals."""
 
-_FAR = 0.005
-"""Seconds from which on the way to the engine, and not the engine, decides how fast it all is."""
+_FAR_AWAY = 0.005
+"""Round trip, in seconds, from which the network decides how fast a lock is, and not the engine."""
 
 _UNEVEN = 20
-"""p99 above p50 from which on one should not count on the latter."""
+"""p99 divided by p50, from which p50 says little about what to expect."""
 
 
-def span(seconds: float) -> str:
-    """A short time as one would say it: 85 µs, 1.2 ms, 3.4 s."""
+def short_duration(seconds: float) -> str:
+    """A short duration as text: 85.0 µs, 1.23 ms, 3.40 s."""
     for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if seconds >= 0.9995 * size or unit == "µs":
             value = seconds / size
@@ -30,7 +30,7 @@ def span(seconds: float) -> str:
 
 
 def rough(number: float | None) -> str:
-    """A number with as many digits as such a measurement deserves: 7,300."""
+    """A number with two significant digits: 7,300. A measurement is not more exact than that."""
     if number is None:
         return ""
     if number < 10:
@@ -40,26 +40,26 @@ def rough(number: float | None) -> str:
 
 
 def shortest_ttl(figures: Mapping[str, Figure]) -> float:
-    """The shortest ttl, in seconds, at which a lease is not lost to an ordinary delay.
+    """The shortest ttl, in seconds, at which ordinary delays cost no lease.
 
-    Renewals are sent at a third of it and have to be answered within another. Below a second a busy
-    machine alone may cost leases.
+    A renewal is sent after a third of the ttl, and must be answered within another third. The minimum is
+    a second: with less, a busy machine alone may lose leases.
     """
-    return max(1.0, math.ceil(_ROOM * figures["pair"].p99 / RENEW_AT))
+    return max(1.0, math.ceil(_DELAYS_BETWEEN_RENEWALS * figures["pair"].p99 / RENEW_AT))
 
 
 def expectations(traits: Traits, figures: Mapping[str, Figure]) -> list[str]:
-    """Plain sentences."""
+    """What to expect from the engine, as sentences."""
     pair, look, crowd = figures["pair"], figures["look"], figures["turns-8"]
     order = "in order of arrival" if traits.fifo else "in no order"
     woken = "the release itself wakes the next" if traits.push else "they ask again now and then"
     lines = [
-        f"A free lock costs {span(pair.p50)}, a question {span(look.p50)}: work that is shorter than "
-        "that is better done several pieces under one lock.",
+        f"A free lock costs {short_duration(pair.p50)}, a read-only request {short_duration(look.p50)}. Do "
+        "several pieces of work under one lock if each is shorter than that.",
         f"With 8 processes that want it, one name changes hands about {rough(crowd.per_second)} times a "
-        f"second. They get it {order}, and {woken}.",
-        f"Different names don't wait for one another: about {rough(figures['processes'].per_second)} "
-        f"locks a second from 4 processes here, {rough(figures['tasks'].per_second)} from one with asyncio.",
+        f"second. Waiters get it {order}, and {woken}.",
+        f"Different names don't wait for one another: about {rough(figures['processes'].per_second)} locks "
+        f"a second from 4 processes, {rough(figures['tasks'].per_second)} from one process with asyncio.",
     ]
     if traits.leases_expire:
         renewals = figures["renewals"].per_second or 0.0
@@ -67,13 +67,13 @@ def expectations(traits: Traits, figures: Mapping[str, Figure]) -> list[str]:
             f"The shortest sensible ttl is {shortest_ttl(figures):g} s; "
             f"the default is {DEFAULT_TTL:g} s.",
             f"One process can keep about {rough(renewals * DEFAULT_TTL * RENEW_AT / 2)} leases of "
-            f"{DEFAULT_TTL:g} s, if half of its time may go into renewals.",
+            f"{DEFAULT_TTL:g} s, if it spends half of its time on renewals.",
         ]
     else:
         lines += [
-            "There is no ttl: a lock ends with its connection, at once if its process dies; one that is "
-            "only stopped keeps it.",
-            "Each lease, and each that waits, has a connection of its own: as many as the server allows.",
+            "There is no ttl: a lock ends with its connection, so at once if its process dies. A process "
+            "that is only stopped keeps the lock.",
+            "Each lease and each waiter has a connection of its own: the server limits how many there are.",
         ]
     if traits.condition:
         lines.append(f"Promise: {traits.guarantee}, as long as {traits.condition}.")
@@ -81,31 +81,32 @@ def expectations(traits: Traits, figures: Mapping[str, Figure]) -> list[str]:
 
 
 def warnings(traits: Traits, figures: Mapping[str, Figure], overlaps: int) -> list[str]:
-    """What one should not find out later."""
+    """What the user should know before relying on the engine."""
     pair, look = figures["pair"], figures["look"]
     lines = []
     if overlaps:
         lines.append(
-            f"{overlaps} times a process had the lock while another held it: on this engine that must not "
-            "happen while all is well, please report it."
+            f"{overlaps} times a process had the lock while another held it. Without a fault that must not "
+            "happen on this engine: please report it."
         )
     if traits.guarantee == "efficiency":
         lines.append(
-            "This engine is for efficiency locks: after a failover or a restart two may hold one lock. If "
-            "that would damage data, let the storage check the fence, or use another engine."
+            "This engine is for efficiency locks: after a failover or a restart, a lock may have two "
+            "holders. If that would damage data, let the storage check the fence, or use another engine."
         )
-    if look.p50 >= _FAR:
+    if look.p50 >= _FAR_AWAY:
         lines.append(
-            f"The engine is far away, {span(look.p50)} for a question and its answer: most of a lock's time "
-            "is the way there and back, so a nearer one would be faster."
+            f"The engine is far away, {short_duration(look.p50)} for a round trip. Most of a lock's time "
+            "goes into the network: a nearer engine would be faster."
         )
     if pair.p99 >= _UNEVEN * pair.p50:
         lines.append(
-            f"It is uneven: one in a hundred takes {span(pair.p99)}, {pair.p99 / pair.p50:.0f} times the "
-            "usual. Choose ttl and timeouts by that one; is the machine or the engine busy?"
+            f"It is uneven: one lock in a hundred takes {short_duration(pair.p99)}, "
+            f"{pair.p99 / pair.p50:.0f} times the usual. Choose ttl and timeouts for that one. Perhaps the "
+            "machine or the engine is busy."
         )
     if traits.leases_expire and shortest_ttl(figures) > DEFAULT_TTL:
         lines.append(
-            f"Even the default ttl of {DEFAULT_TTL:g} s is too short here: give a longer one."
+            f"Even the default ttl of {DEFAULT_TTL:g} s is too short here: use a longer ttl."
         )
     return lines

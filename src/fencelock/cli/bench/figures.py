@@ -1,4 +1,4 @@
-"""From what the workers have measured to figures."""
+"""Turns the samples of the workers into figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencelock.cli.bench.job import Samples
 
 
 class Figure(NamedTuple):
-    """One row: how long it takes, in seconds, and how many of it there are in a second."""
+    """One row of the result: durations in seconds, and how many there were in a second."""
 
     key: str
     what: str
@@ -19,17 +19,16 @@ class Figure(NamedTuple):
     p50: float
     p99: float
     per_second: float | None
-    """None where they come as rarely as was asked for."""
+    """None where the benchmark itself decides how many there are."""
 
 
-def simple(key: str, what: str, crew: Sequence[Samples]) -> Figure:
-    """How long each one took, and how many all workers did together."""
-    spans = [span for samples in crew for span in samples.spans]
-    total = sum(samples.each * len(samples.began) for samples in crew)
-    lasted = _lasted(
-        [at for each in crew for at in each.began], [at for each in crew for at in each.ended]
-    )
-    return _figure(key, what, total, spans, lasted)
+def durations(key: str, what: str, workers: Sequence[Samples]) -> Figure:
+    """How long each sample took, and how many per second all workers made together."""
+    spans = [span for samples in workers for span in samples.durations]
+    total = sum(samples.each * len(samples.began) for samples in workers)
+    began = [at for samples in workers for at in samples.began]
+    ended = [at for samples in workers for at in samples.ended]
+    return _figure(key, what, total, spans, _elapsed(began, ended))
 
 
 class Turn(NamedTuple):
@@ -41,25 +40,27 @@ class Turn(NamedTuple):
     worker: int
 
 
-def in_order(crew: Sequence[Samples]) -> list[Turn]:
-    """The turns of all workers: of two that hold one after the other, the clock says who was first."""
+def turns_of(workers: Sequence[Samples]) -> list[Turn]:
+    """The turns of all workers, in the order of their grants."""
     return sorted(
         Turn(granted, released, asked, worker)
-        for worker, samples in enumerate(crew)
+        for worker, samples in enumerate(workers)
         for asked, granted, released in zip(*samples[:3], strict=True)
     )
 
 
 def waiting(key: str, what: str, turns: Sequence[Turn]) -> Figure:
-    """How long one waits for one's turn, and how often the lock changes hands in a second."""
+    """How long a worker waits for its turn, and how often per second the lock changes hands."""
     changes = sum(one.worker != other.worker for one, other in pairwise(turns))
-    lasted = _lasted([each.granted for each in turns], [each.released for each in turns])
-    return _figure(key, what, changes, [each.granted - each.asked for each in turns], lasted)
+    elapsed = _elapsed([each.granted for each in turns], [each.released for each in turns])
+    return _figure(key, what, changes, [each.granted - each.asked for each in turns], elapsed)
 
 
-def passing(key: str, what: str, turns: Sequence[Turn]) -> Figure | None:
-    """How long it takes from the call of `release` until the next one, that waits for it, goes on;
-    None if nobody ever had to wait, as may be on a machine that stalls."""
+def hand_offs(key: str, what: str, turns: Sequence[Turn]) -> Figure | None:
+    """How long it takes from the call of `release` until the next waiter has the lock.
+
+    None if no worker ever had to wait, which happens on a machine that stalls.
+    """
     spans = [
         other.granted - one.released
         for one, other in pairwise(turns)
@@ -69,15 +70,15 @@ def passing(key: str, what: str, turns: Sequence[Turn]) -> Figure | None:
 
 
 def overlaps(turns: Sequence[Turn]) -> int:
-    """How often one had the lock before another, who still held it, gave it back."""
+    """How often a worker got the lock before the previous holder released it."""
     return sum(other.granted < one.released for one, other in pairwise(turns))
 
 
-def _lasted(began: Sequence[float], ended: Sequence[float]) -> float:
+def _elapsed(began: Sequence[float], ended: Sequence[float]) -> float:
     return max(ended, default=0.0) - min(began, default=0.0)
 
 
-def _figure(key: str, what: str, total: int, spans: list[float], lasted: float | None) -> Figure:
+def _figure(key: str, what: str, total: int, spans: list[float], elapsed: float | None) -> Figure:
     spans.sort()
     p50, p99 = (spans[math.ceil(part * (len(spans) - 1))] for part in (0.5, 0.99))
-    return Figure(key, what, total, p50, p99, total / lasted if lasted else None)
+    return Figure(key, what, total, p50, p99, total / elapsed if elapsed else None)

@@ -1,41 +1,37 @@
-"""What a worker of the benchmark is told, and what it answers: one line of JSON each."""
+"""The job of a worker of the benchmark, and its answer: one line of JSON each."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Job(NamedTuple):
-    """What to measure."""
+    """What a worker measures."""
 
     role: str
     url: str
-    """Told by stdin: other users of the machine could see a password in the arguments of a process."""
+    """Sent by stdin: other users of the machine can see a password in the arguments of a process."""
     name: str
     seconds: float
     ttl: float | None
-    """None on engines that have none."""
+    """None for engines without a ttl."""
     width: int = 1
-    """How many tasks, or how many leases at most."""
+    """How many tasks, or the maximum number of leases."""
     held: float = 0.0
-    """Seconds for which each turn holds the lock."""
+    """How long each turn holds the lock, in seconds."""
 
 
 class Samples(NamedTuple):
-    """What a worker has measured; all in seconds, on the clock that all processes share."""
+    """What a worker has measured: moments in seconds, on the clock that all processes share."""
 
     began: list[float]
     ended: list[float]
     released: list[float]
-    """For turns: when each gave the lock back. They ended their waiting when they had it."""
+    """For turns: when the worker released the lock. There, `ended` is when it got the lock."""
     each: int = 1
-    """What one sample stands for: so many renewals went along in one request."""
-
-    @classmethod
-    def of(cls, answer: dict[str, Any]) -> Samples:
-        return cls(**answer)
+    """How many renewals one sample stands for: they are one request."""
 
     @property
-    def spans(self) -> list[float]:
-        """How long each took."""
+    def durations(self) -> list[float]:
+        """How long each sample took."""
         return [end - begin for begin, end in zip(self.began, self.ended, strict=True)]

@@ -1,56 +1,56 @@
-"""How far the benchmark is: a bar on a terminal, a line per step elsewhere; always on stderr."""
+"""The progress of the benchmark, on stderr."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from fencelock.cli.bench.steps import STEPS
 from fencelock.cli.messages import say
 from fencelock.io.clock import now
 
-
-class Lines:
-    """Says what is measured next."""
-
-    def step(self, what: str, seconds: float) -> None:
-        say(f"measuring {what}")
-
-    def tick(self) -> None: ...
+if TYPE_CHECKING:
+    import rich.progress
 
 
-class Bar:
-    """Fills while the workers are at it, and is gone when they are done."""
+class Progress:
+    """On a terminal a bar, which disappears at the end; else a line per step. Use it in a `with`."""
 
-    def __init__(self) -> None:
-        # Only here, because importing rich takes longer than everything else.
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task("", total=STEPS)
-        self._steps = 0
+    def __init__(self, steps: int) -> None:
+        self._bar = _bar(steps) if sys.stderr.isatty() else None
+        self._done = -1
         self._began = self._seconds = 0.0
 
     def __enter__(self) -> Self:
-        self._progress.__enter__()
+        if self._bar is not None:
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if self._bar is not None:
+            self._bar.stop()
 
     def step(self, what: str, seconds: float) -> None:
-        self._progress.update(self._task, completed=self._steps, description=what)
-        self._steps += 1
+        """The next step begins."""
+        self._done += 1
         self._began, self._seconds = now(), seconds
+        if self._bar is None:
+            say(f"measuring {what}")
+        else:
+            self._bar.update(self._bar.task_ids[0], completed=self._done, description=what)
 
     def tick(self) -> None:
-        part = min(1.0, (now() - self._began) / self._seconds)
-        self._progress.update(self._task, completed=self._steps - 1 + part)
+        """Time has passed within a step."""
+        if self._bar is not None:
+            part = min(1.0, (now() - self._began) / self._seconds)
+            self._bar.update(self._bar.task_ids[0], completed=self._done + part)
 
 
-def progress() -> AbstractContextManager[Lines | Bar]:
-    """What suits whoever reads stderr."""
-    return Bar() if sys.stderr.isatty() else nullcontext(Lines())
+def _bar(steps: int) -> rich.progress.Progress:
+    # Only here, because the import of rich takes longer than everything else.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.add_task("", total=steps)
+    return bar

@@ -1,1 +1,1 @@
-"""The demo: real processes take turns on one lock, one is stopped, one is killed, and all goes on."""
+"""The demo: processes take turns on one lock. One holder is stopped, one is killed, and the others go on."""

@@ -1,43 +1,42 @@
-"""Two ways to look at the demo: live on a terminal, or a line per event in a pipe."""
+"""Two views of the demo: a live picture on a terminal, or a line per event in a pipe."""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fencelock.cli.demo.director import NAME, TTL
-from fencelock.cli.demo.scene import Doing, Scene, Worker
+from fencelock.cli.demo.history import History, State, Worker
+from fencelock.cli.demo.runner import NAME, TTL
 from fencelock.core.ticket import Inspection
 from fencelock.io.clock import now
 
 COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
 
 _CELL = 0.2
-"""Seconds per character in the lanes."""
+"""Seconds per character in the timelines."""
 
 _LOG = (3, 10)
-"""Lines of the log, at least and at most: as many as the terminal has room for."""
+"""Minimum and maximum number of log lines. The height of the terminal decides."""
 
 _OTHER_LINES = 18
+"""Lines of the picture that are not lines of the log."""
 
-_LANE = {
-    Doing.RESTING: (" ", ""),
-    Doing.WAITING: ("·", "dim"),
-    Doing.HOLDING: ("█", ""),
-    Doing.STOPPED: ("░", ""),
-    Doing.DEAD: ("✗", "red"),
+_MARKS = {
+    State.RESTING: (" ", ""),
+    State.WAITING: ("·", "dim"),
+    State.HOLDING: ("█", ""),
+    State.STOPPED: ("░", ""),
+    State.DEAD: ("✗", "red"),
 }
 
 
 class PlainView:
-    """Prints a line per event: no colours, nothing moves."""
+    """Prints a line per event, without colours."""
 
     def __init__(self) -> None:
         self._printed = 0
@@ -47,15 +46,15 @@ class PlainView:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def draw(self, scene: Scene, seen: Inspection | None, title: str) -> None:
-        """Print what is new."""
-        for at, who, what, _ in scene.log[self._printed :]:
+    def draw(self, history: History, seen: Inspection | None, title: str) -> None:
+        """Print the new lines of the log."""
+        for at, who, what, _ in history.log[self._printed :]:
             print(f"{at:6.2f} s  {who:<5} {what}", flush=True)
-        self._printed = len(scene.log)
+        self._printed = len(history.log)
 
 
 class LiveView:
-    """Redraws the whole picture several times a second."""
+    """Redraws the picture several times a second."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -65,53 +64,39 @@ class LiveView:
         self._live.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._live.__exit__(*error)
 
-    def draw(self, scene: Scene, seen: Inspection | None, title: str) -> None:
-        """Show the state of this moment."""
-        self._live.update(self.picture(scene, seen, title), refresh=True)
+    def draw(self, history: History, seen: Inspection | None, title: str) -> None:
+        """Show the present state."""
+        self._live.update(self.picture(history, seen, title), refresh=True)
 
-    def picture(self, scene: Scene, seen: Inspection | None, title: str) -> RenderableType:
-        """The state of this moment, no higher than the terminal."""
-        colours = dict(zip(scene.workers, COLOURS, strict=False))
+    def picture(self, history: History, seen: Inspection | None, title: str) -> RenderableType:
+        """The present state, no higher than the terminal."""
+        colours = dict(zip(history.workers, COLOURS, strict=False))
         head = Text.assemble(
             ("Fencelock ", "bold"),
-            f"{len(scene.workers)} processes, one lock in a file, ttl {TTL:g} s",
-            (f"  {now() - scene.started:4.1f} s", "dim"),
+            f"{len(history.workers)} processes, one lock in a file, ttl {TTL:g} s",
+            (f"  {now() - history.started:4.1f} s", "dim"),
         )
         return Group(
             head,
             Text(title or "The workers start", style="bold"),
-            Panel(
-                _lock(scene, seen, colours),
-                title=f"lock {NAME!r}",
-                title_align="left",
-                box=box.ROUNDED,
+            _panel(f"lock {NAME!r}", _lock(history, seen, colours)),
+            _panel(
+                "workers",
+                _workers(history, colours, self._console.width - 30),
+                "█ holds  · waits  ░ stopped  ✗ dead",
             ),
-            Panel(
-                _workers(scene, colours, self._console.width - 30),
-                title="workers",
-                title_align="left",
-                subtitle="█ holds  · waits  ░ stopped  ✗ dead",
-                subtitle_align="right",
-                box=box.ROUNDED,
-            ),
-            Panel(
-                _log(scene, colours, self._console.height - _OTHER_LINES),
-                title="what happens",
-                title_align="left",
-                box=box.ROUNDED,
-            ),
+            _panel("events", _log(history, colours, self._console.height - _OTHER_LINES)),
         )
 
 
-def _lock(scene: Scene, seen: Inspection | None, colours: dict[str, str]) -> RenderableType:
+def _panel(title: str, content: RenderableType, legend: str | None = None) -> Panel:
+    return Panel(content, title=title, title_align="left", subtitle=legend, subtitle_align="right")
+
+
+def _lock(history: History, seen: Inspection | None, colours: dict[str, str]) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", width=9)
     grid.add_column(no_wrap=True, overflow="ellipsis")
@@ -121,8 +106,8 @@ def _lock(scene: Scene, seen: Inspection | None, colours: dict[str, str]) -> Ren
     if seen is not None:
         for each in seen.holders:
             name = each.owner.label
-            doing = scene.workers[name].doing if name in scene.workers else None
-            gone = f", {doing.value}" if doing in (Doing.STOPPED, Doing.DEAD) else ""
+            state = history.workers[name].state if name in history.workers else None
+            gone = f", {state.value}" if state in (State.STOPPED, State.DEAD) else ""
             holder = Text.assemble(
                 (name, f"bold {colours.get(name, '')}"),
                 f" (pid {each.owner.pid}",
@@ -136,50 +121,50 @@ def _lock(scene: Scene, seen: Inspection | None, colours: dict[str, str]) -> Ren
     grid.add_row("holder", holder)
     grid.add_row("fence", fence)
     grid.add_row("queue", queue if queue else Text("-", style="dim"))
-    grid.add_row("hand-offs", str(max(0, len(scene.turns) - 1)))
+    grid.add_row("hand-offs", str(max(0, len(history.turns) - 1)))
     return grid
 
 
-def _workers(scene: Scene, colours: dict[str, str], width: int) -> RenderableType:
+def _workers(history: History, colours: dict[str, str], width: int) -> RenderableType:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(width=5)
     grid.add_column(width=9)
     grid.add_column(justify="right", width=8)
     grid.add_column(no_wrap=True)
     moment = now()
-    for worker in scene.workers.values():
+    for worker in history.workers.values():
         colour = colours[worker.name]
-        state = "red" if worker.doing in (Doing.DEAD, Doing.STOPPED) else ""
+        colour_of_state = "red" if worker.state in (State.DEAD, State.STOPPED) else ""
         grid.add_row(
             Text(worker.name, style=f"bold {colour}"),
-            Text(worker.doing.value, style=state),
+            Text(worker.state.value, style=colour_of_state),
             Text(f"{worker.turns} turn{'s' * (worker.turns != 1)}", style="dim"),
-            _lane(worker, colour, moment, max(10, width)),
+            _timeline(worker, colour, moment, max(10, width)),
         )
     return grid
 
 
-def _lane(worker: Worker, colour: str, moment: float, width: int) -> Text:
-    """What the worker did in the last seconds; at any moment only one lane is filled."""
-    lane = Text(no_wrap=True)
+def _timeline(worker: Worker, colour: str, moment: float, width: int) -> Text:
+    """What the worker did in the last seconds. At each moment only one worker holds the lock."""
+    line = Text(no_wrap=True)
     newest = int(moment / _CELL)
     for cell in range(newest - width + 1, newest + 1):
-        doing = worker.did(min((cell + 0.5) * _CELL, moment))
-        mark, style = _LANE[doing] if doing else (" ", "")
-        lane.append(mark, style or colour)
-    return lane
+        state = worker.state_at(min((cell + 0.5) * _CELL, moment))
+        mark, style = _MARKS[state] if state else (" ", "")
+        line.append(mark, style or colour)
+    return line
 
 
-def _log(scene: Scene, colours: dict[str, str], room: int) -> RenderableType:
+def _log(history: History, colours: dict[str, str], room: int) -> RenderableType:
     room = min(max(room, _LOG[0]), _LOG[1])
     lines = [
         Text.assemble(
             (f"{at:5.1f} s ", "dim"),
             (f"{who:<5} ", colours.get(who, "")),
-            (what, "bold" if loud else ""),
+            (what, "bold" if bold else ""),
             no_wrap=True,
             overflow="ellipsis",
         )
-        for at, who, what, loud in scene.log[-room:]
+        for at, who, what, bold in history.log[-room:]
     ]
     return Group(*lines, *[Text()] * (room - len(lines)))

@@ -1,4 +1,4 @@
-"""Commands that have something to tidy up, however they end."""
+"""Signals that ask a command to end."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import NoReturn
 
 from fencelock.cli import exits
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
-
 
 @contextmanager
-def terminable() -> Iterator[None]:
-    """Turn a request to end into an exception, so that everything is tidied up as after Ctrl-C."""
+def exit_on_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into an exception, so that `with` blocks tidy up as after Ctrl-C."""
 
     def end(signum: int, frame: FrameType | None) -> NoReturn:
         sys.exit(exits.SIGNALLED + signum)
 
-    # What is ignored, as by nohup, stays so.
-    heard = [each for each in _ENDING if signal.getsignal(each) != signal.SIG_IGN]
-    before = {each: signal.signal(each, end) for each in heard}
+    before = {
+        each: signal.signal(each, end)
+        for each in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(each) != signal.SIG_IGN  # nohup ignores SIGHUP: it stays ignored
+    }
     try:
         yield
     finally:

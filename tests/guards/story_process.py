@@ -1,4 +1,4 @@
-"""One process of a story: has a lock and a store, does what it is told, and can be stopped in between."""
+"""One process of test_story.py: it has a lock and a store, obeys commands, and can be stopped in between."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.child import Session, serve
 from tests.guards.stores import STORES
 
 
-class Player(Session):
-    """A child that knows a store as well."""
+class StoryProcess(Session):
+    """A child process that also has a store."""
 
     def __init__(self, url: str, store: str, where: str, name: str) -> None:
         super().__init__("sync", url)
@@ -29,4 +29,4 @@ class Player(Session):
 
 
 if __name__ == "__main__":
-    serve(Player(*sys.argv[1:]))
+    serve(StoryProcess(*sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Whether every invariant held, from what the workers themselves have written down."""
+"""Whether every invariant held, from the reports of the workers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from fencelock.cli.demo.scene import Fault, Scene, Turn
+from fencelock.cli.demo.history import Fault, History, Turn
 from fencelock.core.ticket import Inspection
 
 
@@ -22,32 +22,24 @@ class Check(NamedTuple):
         return not self.broken
 
 
-def judge(scene: Scene, left_over: Inspection) -> list[Check]:
-    """Check what must hold whatever happens to the workers and however slow the machine is."""
-    turns = sorted(scene.turns, key=lambda turn: turn.entered)
-    return [
-        Check("fences strictly grew in the order of grants", _first(_fallen_fences(turns))),
-        Check("no two valid critical sections overlapped", _first(_overlaps(turns))),
-        Check(
-            "lease.check() told the stopped holder before its next step",
-            _first(_never_told(scene.faults, turns)),
-        ),
-        Check(
-            "after each fault the next one got a higher fence and knew of it",
-            _first(_not_recovered(scene.faults)),
-        ),
-        Check("nobody starved", _first(_starved(scene))),
-        Check("nothing was left behind in the queue", _first(_left_behind(left_over))),
-    ]
-
-
-def _first(broken: Iterable[str]) -> str:
-    return next(iter(broken), "")
+def check_all(history: History, leftover: Inspection) -> list[Check]:
+    """Check what must hold whatever happens to the workers, however slow the machine is."""
+    turns = sorted(history.turns, key=lambda turn: turn.entered)
+    faults = history.faults
+    invariants = {
+        "fences strictly grew in the order of grants": _fallen_fences(turns),
+        "no two valid critical sections overlapped": _overlaps(turns),
+        "lease.check() told the stopped holder before its next step": _never_told(faults, turns),
+        "the holder after a fault got a higher fence and saw `abandoned`": _not_recovered(faults),
+        "nobody starved": _starved(history),
+        "nothing was left behind in the queue": _left_behind(leftover),
+    }
+    return [Check(what, next(iter(broken), "")) for what, broken in invariants.items()]
 
 
 def _fallen_fences(turns: list[Turn]) -> Iterable[str]:
     if not turns:
-        yield "there was not a single grant"
+        yield "nobody got the lock"
     for one, other in pairwise(turns):
         if one.fence >= other.fence:
             yield f"{other.worker} got {other.fence} after {one.worker} had got {one.fence}"
@@ -55,18 +47,18 @@ def _fallen_fences(turns: list[Turn]) -> Iterable[str]:
 
 def _overlaps(turns: list[Turn]) -> Iterable[str]:
     for one, other in pairwise(turns):
-        if one.sure_until is None:
+        if one.valid_until is None:
             yield f"{one.worker} never left, yet {other.worker} entered"
-        elif one.sure_until > other.entered:
-            overlap = one.sure_until - other.entered
+        elif one.valid_until > other.entered:
+            overlap = one.valid_until - other.entered
             yield f"{other.worker} entered {overlap:.6f} s before {one.worker} left"
 
 
 def _never_told(faults: list[Fault], turns: list[Turn]) -> Iterable[str]:
-    told = {turn.fence for turn in turns if turn.told_at is not None}
+    told = {turn.fence for turn in turns if turn.lost_at is not None}
     for fault in faults:
         if fault.kind == "stopped" and fault.fence not in told:
-            yield f"{fault.worker} went on as if nothing had happened"
+            yield f"{fault.worker} was never told that its lease was lost"
 
 
 def _not_recovered(faults: list[Fault]) -> Iterable[str]:
@@ -79,11 +71,11 @@ def _not_recovered(faults: list[Fault]) -> Iterable[str]:
             yield f"{fault.next.worker} could not know that {fault.worker} was {fault.kind}"
 
 
-def _starved(scene: Scene) -> Iterable[str]:
-    since = max((fault.at for fault in scene.faults), default=scene.started)
-    lucky = {turn.worker for turn in scene.turns if turn.entered > since}
-    for worker in scene.alive():
-        if worker.name not in lucky:
+def _starved(history: History) -> Iterable[str]:
+    since = max((fault.at for fault in history.faults), default=history.started)
+    served = {turn.worker for turn in history.turns if turn.entered > since}
+    for worker in history.alive():
+        if worker.name not in served:
             yield f"{worker.name} had no turn after the last fault"
 
 

@@ -1,4 +1,4 @@
-"""Every kind of connection that a guard takes, all used in one way: a test is written once for all desks."""
+"""Every kind of connection that a guard takes, behind one interface: a test is written once for all."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from tests.guards.stores import PATIENCE, PLAIN, mysql_options
 
 
 async def settled(result: Any) -> Any:
-    """The result, also of what has to be awaited."""
+    """The result, awaited if necessary."""
     return await result if inspect.isawaitable(result) else result
 
 
-class Desk(ABC):
+class Database(ABC):
     """One kind of connection, a table to guard and the guards for it."""
 
     dialect: ClassVar[Dialect]
     blocking: ClassVar[bool] = True
-    mark: ClassVar[str] = "%s"
+    placeholder: ClassVar[str] = "%s"
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -80,7 +80,7 @@ class Desk(ABC):
         )
 
     async def balance(self, connection: Any = None) -> int:
-        """As this connection sees it, or as everybody does."""
+        """The balance as this connection sees it, or as a new connection does."""
         witness = connection or await self.open()
         ((balance,),) = await self.run(witness, f"SELECT balance FROM {self.table} WHERE id = 1")
         if connection is None:
@@ -96,7 +96,7 @@ class Desk(ABC):
     async def run(self, connection: Any, sql: str, *values: Any) -> Sequence[Any]:
         cursor = connection.cursor()
         try:
-            await settled(cursor.execute(sql.replace("{}", self.mark), values))
+            await settled(cursor.execute(sql.replace("{}", self.placeholder), values))
             rows = await settled(cursor.fetchall()) if cursor.description else []
         finally:
             await settled(cursor.close())
@@ -117,9 +117,9 @@ class Desk(ABC):
                 await self._close(connection)
 
 
-class SqliteDesk(Desk):
+class SqliteDatabase(Database):
     dialect = "sqlite"
-    mark = "?"
+    placeholder = "?"
 
     async def _open(self, autocommit: bool) -> Any:
         return sqlite3.connect(
@@ -130,7 +130,7 @@ class SqliteDesk(Desk):
         )
 
 
-class SqliteRowsDesk(SqliteDesk):
+class SqliteRowsDatabase(SqliteDatabase):
     """Rows as dicts, and a transaction that takes the lock at once."""
 
     async def _open(self, autocommit: bool) -> Any:
@@ -143,9 +143,9 @@ class SqliteRowsDesk(SqliteDesk):
         return connection
 
 
-class ApswDesk(Desk):
+class ApswDatabase(Database):
     dialect = "sqlite"
-    mark = "?"
+    placeholder = "?"
 
     async def _open(self, autocommit: bool) -> Any:
         connection = apsw.Connection(self.where)
@@ -155,7 +155,7 @@ class ApswDesk(Desk):
         return connection
 
     async def run(self, connection: Any, sql: str, *values: Any) -> Sequence[Any]:
-        return list(connection.execute(sql.replace("{}", self.mark), values))
+        return list(connection.execute(sql.replace("{}", self.placeholder), values))
 
     async def commit(self, connection: Any) -> None:
         connection.execute("COMMIT; BEGIN")
@@ -164,19 +164,19 @@ class ApswDesk(Desk):
         connection.execute("ROLLBACK; BEGIN")
 
 
-class PsycopgDesk(Desk):
+class PsycopgDatabase(Database):
     dialect = "postgresql"
 
     async def _open(self, autocommit: bool) -> Any:
         return psycopg.connect(self.where, autocommit=autocommit)
 
 
-class PsycopgDictDesk(PsycopgDesk):
+class PsycopgDictDatabase(PsycopgDatabase):
     async def _open(self, autocommit: bool) -> Any:
         return psycopg.connect(self.where, autocommit=autocommit, row_factory=dict_row)
 
 
-class AsyncPsycopgDesk(Desk):
+class AsyncPsycopgDatabase(Database):
     dialect = "postgresql"
     blocking = False
 
@@ -184,21 +184,21 @@ class AsyncPsycopgDesk(Desk):
         return await psycopg.AsyncConnection.connect(self.where, autocommit=autocommit)
 
 
-class PymysqlDesk(Desk):
+class PymysqlDatabase(Database):
     dialect = "mysql"
 
     async def _open(self, autocommit: bool) -> Any:
         return pymysql.connect(**PLAIN, **mysql_options(self.where), autocommit=autocommit)
 
 
-class PymysqlDictDesk(PymysqlDesk):
+class PymysqlDictDatabase(PymysqlDatabase):
     async def _open(self, autocommit: bool) -> Any:
         return pymysql.connect(
             **PLAIN, **mysql_options(self.where), autocommit=autocommit, cursorclass=DictCursor
         )
 
 
-class PymysqlBytesDesk(PymysqlDesk):
+class PymysqlBytesDatabase(PymysqlDatabase):
     """Text comes as bytes."""
 
     async def _open(self, autocommit: bool) -> Any:
@@ -207,7 +207,7 @@ class PymysqlBytesDesk(PymysqlDesk):
         )
 
 
-class AsyncmyDesk(Desk):
+class AsyncmyDatabase(Database):
     dialect = "mysql"
     blocking = False
 
@@ -215,7 +215,7 @@ class AsyncmyDesk(Desk):
         return await asyncmy.connect(**mysql_options(self.where), autocommit=autocommit)
 
 
-class SqlalchemyDesk(Desk):
+class SqlalchemyDatabase(Database):
     """A Connection."""
 
     driver: ClassVar[str]
@@ -250,21 +250,21 @@ class SqlalchemyDesk(Desk):
         await settled(self._engine.dispose())
 
 
-class SessionDesk(SqlalchemyDesk):
+class SessionDatabase(SqlalchemyDatabase):
     async def _open(self, autocommit: bool) -> Any:
         engine = self._free if autocommit else self._engine
         return Session(engine) if self.blocking else AsyncSession(engine)
 
 
-class ScopedDesk(SqlalchemyDesk):
+class ScopedDatabase(SqlalchemyDatabase):
     async def _open(self, autocommit: bool) -> Any:
-        # Of this test and not of a thread: nobody could close the session of a thread that has ended.
+        # One session per test, not per thread: nobody could close the session of a thread that has ended.
         make = sessionmaker(self._free if autocommit else self._engine)
         return scoped_session(make, scopefunc=lambda: self)
 
 
-def _sqlalchemy() -> dict[str, type[Desk]]:
-    """Connections and sessions, both faces, on each database."""
+def _sqlalchemy() -> dict[str, type[Database]]:
+    """Connections and sessions, sync and async, on each database."""
     drivers: list[tuple[Dialect, bool, str]] = [
         ("sqlite", True, "pysqlite"),
         ("sqlite", False, "aiosqlite"),
@@ -273,26 +273,28 @@ def _sqlalchemy() -> dict[str, type[Desk]]:
         ("mysql", True, "pymysql"),
         ("mysql", False, "asyncmy"),
     ]
-    desks: dict[str, type[Desk]] = {}
-    for kind, base in (("connection", SqlalchemyDesk), ("session", SessionDesk)):
+    databases: dict[str, type[Database]] = {}
+    for kind, base in (("connection", SqlalchemyDatabase), ("session", SessionDatabase)):
         for dialect, blocking, driver in drivers:
             face = "" if blocking else "async-"
-            told = {"dialect": dialect, "blocking": blocking, "driver": driver}
-            desks[f"sqlalchemy-{face}{kind}-{dialect}"] = type(base.__name__, (base,), told)
-    told = {"dialect": "sqlite", "driver": "pysqlite"}
-    return {**desks, "sqlalchemy-scoped": type("ScopedDesk", (ScopedDesk,), told)}
+            attributes = {"dialect": dialect, "blocking": blocking, "driver": driver}
+            databases[f"sqlalchemy-{face}{kind}-{dialect}"] = type(
+                base.__name__, (base,), attributes
+            )
+    attributes = {"dialect": "sqlite", "driver": "pysqlite"}
+    return {**databases, "sqlalchemy-scoped": type("ScopedDatabase", (ScopedDatabase,), attributes)}
 
 
-DESKS: dict[str, type[Desk]] = {
-    "sqlite3": SqliteDesk,
-    "sqlite3-dicts": SqliteRowsDesk,
-    "apsw": ApswDesk,
-    "psycopg": PsycopgDesk,
-    "psycopg-dicts": PsycopgDictDesk,
-    "psycopg-async": AsyncPsycopgDesk,
-    "pymysql": PymysqlDesk,
-    "pymysql-dicts": PymysqlDictDesk,
-    "pymysql-bytes": PymysqlBytesDesk,
-    "asyncmy": AsyncmyDesk,
+DATABASES: dict[str, type[Database]] = {
+    "sqlite3": SqliteDatabase,
+    "sqlite3-dicts": SqliteRowsDatabase,
+    "apsw": ApswDatabase,
+    "psycopg": PsycopgDatabase,
+    "psycopg-dicts": PsycopgDictDatabase,
+    "psycopg-async": AsyncPsycopgDatabase,
+    "pymysql": PymysqlDatabase,
+    "pymysql-dicts": PymysqlDictDatabase,
+    "pymysql-bytes": PymysqlBytesDatabase,
+    "asyncmy": AsyncmyDatabase,
     **_sqlalchemy(),
 }

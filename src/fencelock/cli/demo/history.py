@@ -1,4 +1,4 @@
-"""What has happened so far in the demo, as told by the workers' journals."""
+"""What has happened so far in the demo, from the reports of the workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 
-class Doing(Enum):
+class State(Enum):
     """What a worker is doing."""
 
     RESTING = "resting"
@@ -26,12 +26,12 @@ class Turn:
     fence: int
     asked: float
     entered: float
-    sure_until: float | None = None
-    """The last moment at which the worker knew that the lock was its own; None: it still does."""
-    told_at: float | None = None
-    """When `lease.check()` or `release()` told it that its lease was lost."""
+    valid_until: float | None = None
+    """The last moment at which the worker knew that it held the lock; None if it still holds it."""
+    lost_at: float | None = None
+    """When `lease.check()` or `release()` raised `LeaseLost`."""
     abandoned: bool = False
-    """The holder before did not release."""
+    """Whether the previous holder did not release the lock."""
 
     @property
     def waited(self) -> float:
@@ -40,7 +40,7 @@ class Turn:
 
 @dataclass(slots=True)
 class Fault:
-    """Something we did to a holder, and how long the others were held up by it."""
+    """A holder that we stopped or killed, and the turn that followed."""
 
     kind: str
     worker: str
@@ -50,35 +50,35 @@ class Fault:
 
     @property
     def recovery(self) -> float:
-        """Seconds from the fault to the next one's turn."""
+        """Seconds from the fault to the next turn."""
         return self.next.entered - self.at if self.next else float("inf")
 
 
 @dataclass(slots=True)
 class Worker:
-    """What is known of one worker."""
+    """One worker."""
 
     name: str
     pid: int
-    doing: Doing = Doing.RESTING
+    state: State = State.RESTING
     asked: float = 0.0
     turns: int = 0
     ready: bool = False
     left: bool = False
-    history: list[tuple[float, Doing]] = field(default_factory=list)
-    """When it began to do what."""
+    states: list[tuple[float, State]] = field(default_factory=list)
+    """Each state, with the moment at which it began."""
 
-    def does(self, doing: Doing, at: float) -> None:
-        self.doing = doing
-        self.history.append((at, doing))
+    def enter(self, state: State, at: float) -> None:
+        self.state = state
+        self.states.append((at, state))
 
-    def did(self, at: float) -> Doing | None:
-        """What it was doing at a moment; None before its first."""
-        return next((doing for since, doing in reversed(self.history) if since <= at), None)
+    def state_at(self, at: float) -> State | None:
+        """The state at a moment; None before the first state."""
+        return next((state for since, state in reversed(self.states) if since <= at), None)
 
 
-class Scene:
-    """Everyone and everything so far."""
+class History:
+    """All workers, their turns and the faults so far."""
 
     def __init__(self, started: float) -> None:
         self.started = started
@@ -86,18 +86,18 @@ class Scene:
         self.turns: list[Turn] = []
         self.faults: list[Fault] = []
         self.log: list[tuple[float, str, str, bool]] = []
-        """When, who, what, and whether that is out of the ordinary."""
+        """Seconds since the start, the worker, what happened, and whether to print it in bold."""
 
-    def hire(self, name: str, pid: int) -> None:
+    def add_worker(self, name: str, pid: int) -> None:
         """Add a worker."""
         self.workers[name] = Worker(name, pid)
 
-    def tell(self, at: float, who: str, what: str, *, loud: bool = True) -> None:
+    def add_line(self, at: float, who: str, what: str, *, bold: bool = True) -> None:
         """Add a line to the log."""
-        self.log.append((at - self.started, who, what, loud))
+        self.log.append((at - self.started, who, what, bold))
 
-    def take_in(self, who: str, event: str, at: float = 0.0, **details: Any) -> None:
-        """Understand a line of a worker's journal."""
+    def record(self, who: str, event: str, at: float = 0.0, **details: Any) -> None:
+        """Record a report of a worker."""
         worker = self.workers[who]
         if event == "ready":
             worker.ready = True
@@ -105,12 +105,12 @@ class Scene:
             worker.left = True
         elif event == "asks":
             worker.asked = at
-            worker.does(Doing.WAITING, at)
+            worker.enter(State.WAITING, at)
         elif event == "enters":
             self._enters(worker, at, **details)
         elif event == "leaves":
-            self._turn(details["fence"]).sure_until = at
-            worker.does(Doing.RESTING, at)
+            self._turn(details["fence"]).valid_until = at
+            worker.enter(State.RESTING, at)
         elif event == "lost":
             self._lost(worker, at, **details)
 
@@ -118,39 +118,38 @@ class Scene:
         turn = Turn(worker.name, fence, worker.asked, at, abandoned=abandoned)
         self.turns.append(turn)
         worker.turns += 1
-        worker.does(Doing.HOLDING, at)
+        worker.enter(State.HOLDING, at)
         for fault in self.faults:
             if fault.next is None and at > fault.at:
                 fault.next = turn
-        note = " · abandoned" if abandoned else ""
-        what = f"enters · fence {fence} · waited {turn.waited:.1f} s{note}"
-        self.tell(at, worker.name, what, loud=abandoned)
+        mark = " · abandoned" if abandoned else ""
+        what = f"enters · fence {fence} · waited {turn.waited:.1f} s{mark}"
+        self.add_line(at, worker.name, what, bold=abandoned)
 
     def _lost(self, worker: Worker, at: float, fence: int, sure: float, reason: str) -> None:
         turn = self._turn(fence)
-        turn.sure_until, turn.told_at = sure, at
-        worker.does(Doing.RESTING, at)
-        self.tell(at, worker.name, f"LeaseLost, starts over: {reason}")
+        turn.valid_until, turn.lost_at = sure, at
+        worker.enter(State.RESTING, at)
+        self.add_line(at, worker.name, f"LeaseLost, starts over: {reason}")
 
-    def struck(self, kind: str, worker: Worker, fence: int, at: float) -> Fault:
-        """Note that we have just stopped or killed the holder."""
+    def fault(self, kind: str, worker: Worker, fence: int, at: float) -> Fault:
+        """Record that we have just stopped or killed the holder."""
         fault = Fault(kind, worker.name, fence, at)
         self.faults.append(fault)
-        turn = self._turn(fence)
-        turn.sure_until = at
-        worker.does(Doing.DEAD if kind == "killed" else Doing.STOPPED, at)
+        self._turn(fence).valid_until = at
+        worker.enter(State.DEAD if kind == "killed" else State.STOPPED, at)
         return fault
 
     def _turn(self, fence: int) -> Turn:
         return next(turn for turn in reversed(self.turns) if turn.fence == fence)
 
     def holder(self, but_not: Container[str] = ()) -> Worker | None:
-        """The worker whose turn it is, by the journals, unless it is one of those."""
+        """The worker that holds the lock, by its own report, unless it is in `but_not`."""
         for each in self.workers.values():
-            if each.doing is Doing.HOLDING and each.name not in but_not:
+            if each.state is State.HOLDING and each.name not in but_not:
                 return each
         return None
 
     def alive(self) -> Iterator[Worker]:
-        """Those who are not dead."""
-        return (each for each in self.workers.values() if each.doing is not Doing.DEAD)
+        """The workers that are not dead."""
+        return (each for each in self.workers.values() if each.state is not State.DEAD)

@@ -1,28 +1,28 @@
-"""The warden: a small process between `fencelock run` and the command it runs.
+"""The supervisor: a small process between `fencelock run` (the wrapper) and the command that it runs.
 
-It starts the command, passes signals on to it, and stops it *before* the lease ends: by its own
-clock, from the deadlines it was told. It is a process of its own because the one that renews the
-lease can be killed or stopped, and the command must not go on unprotected then. If the warden
-itself is killed, the kernel kills the command (on Linux), and the wrapper what the command started.
+It starts the command, passes signals on to it, and stops it *before* the lease ends. It does that by its own
+clock, from the deadlines that the wrapper has told it. It is a process of its own because the wrapper, which
+renews the lease, can be killed or stopped, and then the command must not go on unprotected. If the supervisor
+itself is killed, the kernel kills the command (on Linux), and the wrapper kills what the command started.
 
-The two talk in lines of JSON. To the warden: start (with changes to the environment, grace and margin),
-deadline, lost, signal, resume. From it: failed or started, stopping, suspended, ended.
+Messages to the supervisor: start (with changes to the environment, grace and margin), deadline, lost, signal,
+resume. Messages from it: failed or started, stopping, suspended, ended.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import select
 import signal
 import socket
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from fencelock.cli.prctl import die_with_parent
-from fencelock.cli.terminal import TOUCHED, Terminal
+from fencelock.cli.channel import Channel
+from fencelock.cli.processes import die_with_parent
+from fencelock.cli.terminal import TERMINAL_STOPS, Terminal
 from fencelock.io.clock import now
 
 FORWARDED = (
@@ -33,35 +33,35 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-"""Signals that are meant for the command when `fencelock run` gets them."""
+"""Signals that `fencelock run` passes on to the command."""
 
-_LOOK = 1.0
-"""Seconds after which to look at the clock at the latest: timers stand still while a machine sleeps."""
+_LOOK_EVERY = 1.0
+"""Longest time between two looks at the clock, in seconds: timers stand still while a machine sleeps."""
 
-_LOOK_STOPPING = 0.02
-"""The same while the command is being stopped: nobody tells when the last of a group has ended."""
+_LOOK_EVERY_STOPPING = 0.02
+"""The same while the command is being stopped: no event tells when the last process of a group has ended."""
 
 
-def fork_warden(command: list[str]) -> tuple[int, socket.socket]:
-    """Start a warden; its pid and the channel to it. Call it while there is only one thread."""
+def fork_supervisor(command: list[str]) -> tuple[int, Channel]:
+    """Start a supervisor. Returns its pid and a channel to it. Call this while there is only one thread."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid:
         theirs.close()
-        return pid, ours
+        return pid, Channel(ours.detach())
     code = 1
     try:
         ours.close()
-        Warden(theirs, command).serve()
+        Supervisor(Channel(theirs.detach()), command).serve()
         code = 0
     finally:
         os._exit(code)
 
 
-class Warden:
-    """What the warden's process does from its first moment to its last."""
+class Supervisor:
+    """The whole work of the supervisor's process."""
 
-    def __init__(self, channel: socket.socket, command: list[str]) -> None:
+    def __init__(self, channel: Channel, command: list[str]) -> None:
         self._channel = channel
         self._command = command
         self._grace = 0.0
@@ -70,21 +70,20 @@ class Warden:
         self._kill_at: float | None = None  # set while the command is being stopped
         self._group = 0
         self._code: int | None = None
-        self._received = b""
         self._wrapper_gone = False
         self._failed = False
         self._terminal = Terminal(lender=os.getpgrp())
-        # Out of the wrapper's group: what is sent to that group must not end the warden.
+        # Out of the wrapper's group: a signal to that group must not end the supervisor.
         os.setpgid(0, 0)
-        self._wake = self._mute()
+        self._wake = self._watch_signals()
 
-    def _mute(self) -> int:
-        """Take no notice of signals except to wake up; a descriptor that then becomes readable."""
+    def _watch_signals(self) -> int:
+        """Let signals only wake us up. Returns the descriptor that becomes readable then."""
         for each in (*FORWARDED, signal.SIGTSTP, signal.SIGCHLD):
-            # A handler instead of SIG_IGN, because that would be inherited by the command. What was
-            # ignored before, as by nohup, stays so.
+            # A handler instead of SIG_IGN, because the command would inherit that. A signal that was
+            # ignored before, as by nohup, stays ignored.
             if signal.getsignal(each) != signal.SIG_IGN or each == signal.SIGCHLD:
-                signal.signal(each, _noticed)
+                signal.signal(each, _do_nothing)
         readable, writable = os.pipe()
         os.set_blocking(readable, False)
         os.set_blocking(writable, False)
@@ -92,51 +91,47 @@ class Warden:
         return readable
 
     def serve(self) -> None:
-        """Serve one command from its start to its end."""
+        """Supervise one command from its start to its end."""
         while not self._done():
-            channel = [] if self._wrapper_gone else [self._channel.fileno()]
-            readable, _, _ = select.select([self._wake, *channel], [], [], self._patience())
+            channel = [] if self._wrapper_gone else [self._channel.fd]
+            readable, _, _ = select.select([self._wake, *channel], [], [], self._wait_at_most())
             if self._wake in readable:
                 _drain(self._wake)
-            if self._channel.fileno() in readable:
-                self._listen()
-            self._look_after()
+            if self._channel.fd in readable:
+                self._receive()
+            self._check_command()
             self._enforce()
         self._terminal.take_back(self._group)
         if self._code is not None:
-            self._report(ended=self._code, stopped=self._kill_at is not None)
+            self._channel.send(ended=self._code, stopped=self._kill_at is not None)
 
     def _done(self) -> bool:
         if not self._group:
             return self._wrapper_gone or self._failed
         if self._code is None:
             return False
-        # One that was told to stop may leave others of its group behind: they have to stop as well.
+        # A command that was told to stop may leave processes of its group behind: they must stop as well.
         return self._kill_at is None or not _alive(self._group)
 
-    def _patience(self) -> float:
+    def _wait_at_most(self) -> float:
         if self._kill_at is not None:
-            return _LOOK_STOPPING
-        return min(_LOOK, max(0.0, self._stop_at() - now()))
+            return _LOOK_EVERY_STOPPING
+        return min(_LOOK_EVERY, max(0.0, self._stop_at() - now()))
 
     def _stop_at(self) -> float:
         return self._deadline - self._margin - self._grace
 
-    # --- what the wrapper says
+    # --- messages from the wrapper
 
-    def _listen(self) -> None:
-        try:
-            data = self._channel.recv(65536)
-        except ConnectionError:
-            data = b""
-        if not data:
+    def _receive(self) -> None:
+        messages = self._channel.receive()
+        if messages is None:
             self._wrapper_gone = True
             self._stop("fencelock itself was killed")
-        *lines, self._received = (self._received + data).split(b"\n")
-        for line in lines:
-            self._obey(**json.loads(line))
+        for message in messages or ():
+            self._handle(**message)
 
-    def _obey(
+    def _handle(
         self,
         start: dict[str, str | None] | None = None,
         deadline: float | None = None,
@@ -158,22 +153,18 @@ class Warden:
         if resume:
             self._resume()
 
-    def _report(self, **message: Any) -> None:
-        with contextlib.suppress(OSError):  # the wrapper is gone: we'll hear of it from the channel
-            self._channel.sendall(json.dumps(message).encode() + b"\n")
-
     # --- the command
 
     def _start(self, changes: dict[str, str | None]) -> None:
         changed = {**os.environ, **changes}
         environment = {key: value for key, value in changed.items() if value is not None}
-        warden = os.getpid()
-        failure, report = os.pipe()  # closed by a successful exec: then there is nothing to read
+        supervisor = os.getpid()
+        failure, report = os.pipe()  # a successful exec closes it, and we read nothing
         child = os.fork()
         if child == 0:
-            _become(self._command, environment, warden, report)
+            _become(self._command, environment, supervisor, report)
         os.close(report)
-        # Here and in the child: whoever comes first, it is done before anything relies on it.
+        # Both here and in the child: it must be done before either relies on it.
         with contextlib.suppress(OSError):
             os.setpgid(child, child)
         with os.fdopen(failure) as pipe:
@@ -181,13 +172,13 @@ class Warden:
         if error:
             os.waitpid(child, 0)
             self._failed = True
-            self._report(failed=int(error))
+            self._channel.send(failed=int(error))
         else:
             self._group = child
-            self._report(started=child)
+            self._channel.send(started=child)
 
-    def _look_after(self) -> None:
-        """Learn whether the command has ended or was stopped."""
+    def _check_command(self) -> None:
+        """Notice that the command has ended or was suspended."""
         if not self._group or self._code is not None:
             return
         flags = os.WNOHANG | (os.WUNTRACED if self._terminal else 0)
@@ -203,32 +194,32 @@ class Warden:
 
     def _suspended(self, by: int) -> None:
         if self._kill_at is not None:
-            return  # it was continued, for it shall end
-        if by in TOUCHED:
-            self._terminal.asked()
+            return  # we have continued it, so that it can end
+        if by in TERMINAL_STOPS:
+            self._terminal.want()
             if self._terminal.lend(self._group):
                 _send(self._group, signal.SIGCONT)
                 return
-        # As a job of a shell: the wrapper stops too, so that the shell takes over. Nobody renews
-        # the lease then, and when it is about to end, the command is stopped for good.
+        # Like a job of a shell: the wrapper suspends itself too, so that the shell takes over. Nobody
+        # renews the lease then, and before it ends, the command is stopped for good.
         self._terminal.take_back(self._group)
-        self._report(suspended=True)
+        self._channel.send(suspended=True)
 
     def _resume(self) -> None:
         if self._code is None:
             self._terminal.lend(self._group)
             _send(self._group, signal.SIGCONT)
 
-    # --- its end
+    # --- stopping it
 
     def _stop(self, reason: str) -> None:
-        """Ask the command to end now, and see to it that it has ended in time."""
+        """Ask the command to end now. `_enforce` kills it if it has not ended in time."""
         if self._kill_at is not None or not self._group or self._code is not None:
             return
         self._kill_at = min(now() + self._grace, self._deadline - self._margin)
-        self._report(stopping=reason)
+        self._channel.send(stopping=reason)
         _send(self._group, signal.SIGTERM)
-        _send(self._group, signal.SIGCONT)  # one that is stopped would not hear it
+        _send(self._group, signal.SIGCONT)  # a suspended process would not see SIGTERM
 
     def _enforce(self) -> None:
         if now() >= self._stop_at():
@@ -237,12 +228,14 @@ class Warden:
             _send(self._group, signal.SIGKILL)
 
 
-def _become(command: list[str], environment: dict[str, str], warden: int, report: int) -> NoReturn:
-    """Turn this process, just forked, into the command; the error's number if that fails."""
+def _become(
+    command: list[str], environment: dict[str, str], supervisor: int, report: int
+) -> NoReturn:
+    """Turn this process, just forked, into the command. If that fails, report the error number."""
     try:
         os.setpgid(0, 0)
-        die_with_parent(warden)
-        for each in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, programs don't
+        die_with_parent(supervisor)
+        for each in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, other programs don't
             signal.signal(each, signal.SIG_DFL)
         os.execvpe(command[0], command, environment)
     except OSError as error:
@@ -251,7 +244,7 @@ def _become(command: list[str], environment: dict[str, str], warden: int, report
         os._exit(127)
 
 
-def _noticed(signum: int, frame: FrameType | None) -> None:
+def _do_nothing(signum: int, frame: FrameType | None) -> None:
     pass
 
 

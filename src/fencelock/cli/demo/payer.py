@@ -1,17 +1,16 @@
-"""One of two tellers of the demo's last scene: a process of its own that pays money into two accounts.
+"""A process of the demo that pays money into two accounts, one with a guard and one without.
 
-Both accounts hold the same, but only one of them is guarded. What it has to say goes to stdout as JSON.
+It prints the answer of the guard to stdout, as JSON.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import sys
 
-from fencelock.cli.prctl import die_with_parent
+from fencelock.cli.processes import die_with_parent, leave_ctrl_c_to_parent
 from fencelock.client import Client
 from fencelock.core.errors import LeaseLost, StaleFence
 from fencelock.guards.files import FencedFile
@@ -22,29 +21,28 @@ NAME = "account:7"
 def main(
     url: str, plain: str, guarded: str, amount: str, ttl: str, parent: str, stops: str = ""
 ) -> None:
-    """Pay in, under the lock; if told so, be stopped at the worst moment."""
+    """Pay in, under the lock. With `stops`, stop at the worst moment: between reading and writing."""
     die_with_parent(int(parent))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the director who decides what follows
-    logging.getLogger("fencelock").addHandler(logging.NullHandler())
+    leave_ctrl_c_to_parent()
     account = FencedFile(guarded)
     refused = ""
     with Client(url, ttl=float(ttl)) as client:
         lease = client.lock(NAME, guard=account).acquire()
         balances = [int(FencedFile(path).read()) for path in (plain, guarded)]
         if stops:
-            # Before the first renewal, so that nobody finds the lock file in the middle of something.
+            # Before the first renewal, so that no transaction on the lock file is left open.
             os.kill(os.getpid(), signal.SIGSTOP)
         with open(plain, "w") as file:
             file.write(str(balances[0] + int(amount)))
         try:
             account.write(str(balances[1] + int(amount)).encode(), lease)
         except StaleFence as error:
-            refused = f"fence {error.given} was refused, {error.newest} had been there"
+            refused = f"the guard refused fence {error.given}"
         try:
             lease.release()
         except LeaseLost:
-            assert stops, "only one that was stopped can be late"
-    print(json.dumps({"fence": lease.fence, "refused": refused}))
+            assert stops, "only a process that was stopped can be late"
+    print(json.dumps({"refused": refused}))
 
 
 if __name__ == "__main__":

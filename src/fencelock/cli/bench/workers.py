@@ -1,4 +1,4 @@
-"""The workers of the benchmark, as the one who starts them sees them."""
+"""Starts the workers of the benchmark, and collects what they measure."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from fencelock.cli.bench.job import Job, Samples
 from fencelock.core.errors import FencelockError
 from fencelock.io.clock import now
 
-_LOOK_EVERY = 0.1
+_TICK_EVERY = 0.1
+"""Seconds between two calls of `tick`."""
 
-_PATIENCE = 60.0
-"""Seconds beyond its time after which a silent worker is given up. Generous: the machine may be busy."""
+_ANSWER_SLACK = 60.0
+"""Seconds that a worker may answer late. Generous, because the machine may be busy."""
 
-_LAST_WORDS = 15.0
-"""Seconds in which those that were told to stop have to do so; they hold a lock while they don't."""
+_STOP_TIMEOUT = 15.0
+"""Seconds in which a worker must stop when it is told to. Until then it may hold a lock."""
 
 
-class Crew:
-    """Workers that do the same thing at the same time. Use it in a `with`: at its end none is left."""
+class Workers:
+    """Workers that do the same job at the same time. Use it in a `with`: at its end no worker is left."""
 
     def __init__(self, job: Job, size: int) -> None:
         self._job = job
         self._size = size
         self._workers: list[subprocess.Popen[str]] = []
         self.killed = False
-        """Whether one had to be killed: what it held is still there."""
+        """Whether a worker had to be killed: its locks are still there."""
 
     def __enter__(self) -> Self:
         return self
@@ -43,7 +44,7 @@ class Crew:
                 assert worker.stdin is not None
                 with contextlib.suppress(OSError):  # it has ended already
                     worker.stdin.close()
-            limit = now() + _LAST_WORDS
+            limit = now() + _STOP_TIMEOUT
             for worker in self._workers:
                 _await_end(worker, limit)
         finally:
@@ -55,16 +56,16 @@ class Crew:
                 worker.stdout.close()
 
     def measure(self, tick: Callable[[], None]) -> list[Samples]:
-        """What each of them has measured; `tick` is called now and then while they do."""
+        """Let the workers measure, and return what each has measured. Calls `tick` now and then."""
         for _ in range(self._size):
-            self._workers.append(self._hire())
+            self._workers.append(self._start())
         for worker in self._workers:
-            self._hear(worker, tick)
+            self._receive(worker, tick)
         for worker in self._workers:
-            _say(worker, "\n")
-        return [Samples.of(self._hear(worker, tick)) for worker in self._workers]
+            _send(worker, "\n")
+        return [Samples(**self._receive(worker, tick)) for worker in self._workers]
 
-    def _hire(self) -> subprocess.Popen[str]:
+    def _start(self) -> subprocess.Popen[str]:
         worker = subprocess.Popen(
             [sys.executable, "-m", "fencelock.cli.bench.worker"],
             stdin=subprocess.PIPE,
@@ -73,13 +74,13 @@ class Crew:
             text=True,
             encoding="utf-8",
         )
-        _say(worker, json.dumps(self._job._asdict()) + "\n")
+        _send(worker, json.dumps(self._job._asdict()) + "\n")
         return worker
 
-    def _hear(self, worker: subprocess.Popen[str], tick: Callable[[], None]) -> dict[str, Any]:
+    def _receive(self, worker: subprocess.Popen[str], tick: Callable[[], None]) -> dict[str, Any]:
         assert worker.stdout is not None
-        limit = now() + self._job.seconds + _PATIENCE
-        while not select.select([worker.stdout], [], [], _LOOK_EVERY)[0]:
+        limit = now() + self._job.seconds + _ANSWER_SLACK
+        while not select.select([worker.stdout], [], [], _TICK_EVERY)[0]:
             tick()
             if now() > limit:
                 raise FencelockError(
@@ -88,24 +89,24 @@ class Crew:
         line = worker.stdout.readline()
         if not line:
             raise FencelockError(
-                f"a process of the benchmark ended by itself, with {worker.wait()} "
+                f"a process of the benchmark ended by itself, with exit code {worker.wait()} "
                 "(FENCELOCK_DEBUG=1 shows why)"
             )
-        words: dict[str, Any] = json.loads(line)
-        if "error" in words:
-            raise FencelockError(words["error"])
-        return words
+        message: dict[str, Any] = json.loads(line)
+        if "error" in message:
+            raise FencelockError(message["error"])
+        return message
 
 
-def _say(worker: subprocess.Popen[str], text: str) -> None:
+def _send(worker: subprocess.Popen[str], text: str) -> None:
     assert worker.stdin is not None
-    with contextlib.suppress(OSError):  # it has ended: whoever listens to it hears of that
+    with contextlib.suppress(OSError):  # it has ended: `_receive` will notice
         worker.stdin.write(text)
         worker.stdin.flush()
 
 
 def _await_end(worker: subprocess.Popen[str], limit: float) -> None:
-    """Wait for it to end; one that has still something to say can't, unless somebody listens."""
+    """Wait for the end of a worker. Reads its output, because a full pipe would block it."""
     assert worker.stdout is not None
     pipe = worker.stdout.fileno()
     while (left := limit - now()) > 0:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.mysql.seeing import clean, connections
+from tests.engines.mysql.server_state import clean, connections
 from tests.servers_mysql import DATABASE, MysqlFactory, MysqlServer
 from tests.waiting import eventually
 

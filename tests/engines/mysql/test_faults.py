@@ -12,7 +12,7 @@ from fencelock.core.ticket import Owner, Place, Ticket
 from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, answered, queued
-from tests.engines.mysql.seeing import asleep, busy, cut, listening, rows, transactions
+from tests.engines.mysql.server_state import asleep, busy, cut, listening, rows, transactions
 from tests.io.test_fork import in_child
 from tests.servers_mysql import MysqlFactory, MysqlServer
 from tests.waiting import eventually, soon, within

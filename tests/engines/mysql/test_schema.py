@@ -7,10 +7,9 @@ import sys
 import pytest
 
 import fencelock
-from fencelock.engines.mysql.calls import hash_of
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.mysql.seeing import asleep, run_script
-from tests.engines.mysql.test_trouble import SECRET, add_user
+from tests.engines.mysql.server_state import asleep, run_script
+from tests.engines.mysql.test_errors import SECRET, add_user
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import PATIENCE, within
 
@@ -153,27 +152,6 @@ def test_names_are_bytes(server: MysqlServer) -> None:
 
 def getlock(server: MysqlServer) -> str:
     return server.url.replace("mysql://", "mysql+getlock://")
-
-
-async def test_session_locks_of_version_2(bare_server: MysqlServer, open_cell: OpenCell) -> None:
-    """Their fences go on growing."""
-    ahead = 10**16
-    bare_server.execute(
-        "CREATE TABLE fencelock_counters (name VARBINARY(512) NOT NULL PRIMARY KEY, "
-        "hash VARBINARY(64) NOT NULL UNIQUE, newest BIGINT NOT NULL, holder VARBINARY(64), "
-        "abandoned BOOLEAN NOT NULL DEFAULT FALSE)"
-    )
-    cell = open_cell(getlock(bare_server))
-    hash = hash_of(f"{DATABASE} fencelock", cell.name)
-    bare_server.execute(
-        "INSERT INTO fencelock_counters VALUES (%s, %s, %s, 'x', FALSE)", cell.name, hash, ahead
-    )
-    client = cell.client()
-    lease = await cell.run(client.lock(cell.name).acquire)
-    assert lease.fence == ahead + 1
-    assert lease.abandoned
-    await cell.run(lease.renew)
-    assert await cell.run(client.names) == [cell.name]
 
 
 async def test_session_locks_of_a_database_that_was_renamed(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.mysql.seeing import transactions
+from tests.engines.mysql.server_state import transactions
 from tests.servers_mysql import MysqlFactory, MysqlServer
 from tests.waiting import soon, within
 

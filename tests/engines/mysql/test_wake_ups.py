@@ -8,7 +8,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.mysql.seeing import asleep, connections, cut, listening
+from tests.engines.mysql.server_state import asleep, connections, cut, listening
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import soon, within
 
@@ -17,7 +17,7 @@ async def test_the_release_itself_wakes(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server would sleep for a minute, and renewals are 20 s apart: only the bell can do it."""
-    monkeypatch.setattr("fencelock.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
+    monkeypatch.setattr("fencelock.engines.mysql.listener.Listener.SLEEPS", (60.0, 60.0))
     client, other = cell.client(), cell.client()
     listeners = set[int]()
     for _ in range(5):
@@ -71,7 +71,7 @@ async def test_the_connection_that_has_the_latch_is_cut(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The listener can't sleep then, until another one has it."""
-    monkeypatch.setattr("fencelock.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
+    monkeypatch.setattr("fencelock.engines.mysql.listener.Listener.SLEEPS", (60.0, 60.0))
     client, other = cell.client(), cell.client()
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
@@ -98,7 +98,7 @@ async def test_one_that_stood_behind_a_leaver_looks_again(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands behind another one now, and should look again when that one expires."""
-    monkeypatch.setattr("fencelock.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
+    monkeypatch.setattr("fencelock.engines.mysql.listener.Listener.SLEEPS", (60.0, 60.0))
     client = cell.client()
     await cell.run(client.lock(cell.name, ttl=60).acquire)
     leaver = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire(timeout=2))

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.postgresql.seeing import clean
+from tests.engines.postgresql.server_state import clean
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
 
 

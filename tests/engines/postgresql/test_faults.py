@@ -11,7 +11,7 @@ import fencelock
 from fencelock.core.ticket import Owner, Place, Ticket
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, OpenCell, act, answered, queued
-from tests.engines.postgresql.seeing import busy, cut, listening, rows
+from tests.engines.postgresql.server_state import busy, cut, listening, rows
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
 from tests.waiting import eventually, soon, within
 

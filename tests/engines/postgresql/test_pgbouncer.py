@@ -10,7 +10,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.postgresql.seeing import listening
+from tests.engines.postgresql.server_state import listening
 from tests.engines.postgresql.test_faults import take_turns
 from tests.servers import Setting
 from tests.servers_postgresql import PgBouncer, PostgresqlServer

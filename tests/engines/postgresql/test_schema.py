@@ -8,7 +8,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.postgresql.test_trouble import SECRET, add_role
+from tests.engines.postgresql.test_errors import SECRET, add_role
 from tests.servers_postgresql import PostgresqlServer
 from tests.waiting import PATIENCE, eventually
 

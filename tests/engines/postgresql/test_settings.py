@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.postgresql.test_trouble import SECRET, add_role
+from tests.engines.postgresql.test_errors import SECRET, add_role
 from tests.servers_postgresql import PostgresqlServer
 from tests.waiting import soon, within
 

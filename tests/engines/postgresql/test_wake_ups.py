@@ -19,7 +19,7 @@ async def test_a_wake_up_carries_the_answer(
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     await queued(cell, other, 1)
-    await soon(lambda: client._engine._ears._ears, "the waiter to sleep")
+    await soon(lambda: client._engine._listener._subscriptions, "the waiter to sleep")
     monkeypatch.setattr(client._engine, "_ask", None)  # it must not ask anything
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
@@ -40,7 +40,7 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: PostgresqlServer) -> N
 async def test_one_who_can_not_listen_hears_that_it_shares(cell: Cell) -> None:
     """As behind a pooler: it asks for all of its tickets, and those who share are not in the name's row."""
     desk = Desk(cell)
-    desk.engine._ears._deaf, desk.engine._ears.channel = True, ""
+    desk.engine._listener._must_poll, desk.engine._listener.channel = True, ""
     writer = await desk.joined("writer")
     readers = [await desk.joined(label, READING) for label in "ab"]
     parked = [desk.park(reader) for reader in readers]

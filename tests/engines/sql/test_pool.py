@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fencelock.engines.sql.broken import DatabaseFailed
+from fencelock.engines.sql.failure import DatabaseFailed
 from fencelock.engines.sql.pool import Pool
 from fencelock.io.asyncio import AsyncioIO
 from tests.waiting import within
@@ -29,8 +29,8 @@ class FakeWire:
         self.broken = self.closed = True
 
 
-class Line:
-    """Where connections come from, at a moment that the test chooses."""
+class FakeServer:
+    """Opens connections at a moment that the test chooses."""
 
     def __init__(self) -> None:
         self.wires: list[FakeWire] = []
@@ -44,13 +44,13 @@ class Line:
 
 
 @pytest.fixture
-async def line() -> Line:
-    return Line()
+async def server() -> FakeServer:
+    return FakeServer()
 
 
 @pytest.fixture
-async def pool(line: Line) -> Pool[FakeWire]:
-    return Pool(line.connect, AsyncioIO(), 1)
+async def pool(server: FakeServer) -> Pool[FakeWire]:
+    return Pool(server.connect, AsyncioIO(), 1)
 
 
 async def waiting(pool: Pool[FakeWire], *, timeout: float = 5) -> "asyncio.Task[FakeWire]":
@@ -83,15 +83,15 @@ async def test_one_that_is_cancelled_passes_on_what_it_was_just_given(
 
 
 async def test_one_that_is_cancelled_while_it_connects_lets_the_next_do_it(
-    pool: Pool[FakeWire], line: Line
+    pool: Pool[FakeWire], server: FakeServer
 ) -> None:
-    line.ready.clear()
+    server.ready.clear()
     first = asyncio.create_task(pool.take(5))
     await asyncio.sleep(0)
     second = await waiting(pool)
     first.cancel()
-    line.ready.set()
-    assert await within(second) is line.wires[0]
+    server.ready.set()
+    assert await within(second) is server.wires[0]
     assert pool._open == 1
 
 
@@ -126,15 +126,15 @@ async def test_closed_while_somebody_waits(pool: Pool[FakeWire]) -> None:
     assert pool._open == 0
 
 
-async def test_closed_while_somebody_connects(pool: Pool[FakeWire], line: Line) -> None:
-    line.ready.clear()
+async def test_closed_while_somebody_connects(pool: Pool[FakeWire], server: FakeServer) -> None:
+    server.ready.clear()
     one = asyncio.create_task(pool.take(5))
     await asyncio.sleep(0)
     pool.close()
-    line.ready.set()
+    server.ready.set()
     with pytest.raises(DatabaseFailed, match="the client was closed"):
         await one
-    assert line.wires[0].closed
+    assert server.wires[0].closed
     assert pool._open == 0
 
 

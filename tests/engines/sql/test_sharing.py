@@ -1,4 +1,4 @@
-"""Sharing in either database: what it costs, what does no harm, and what came from version 1."""
+"""Shared names in either database: what they cost, and what does no harm."""
 
 import pytest
 
@@ -81,19 +81,3 @@ async def test_owners_may_be_long(cell: Cell) -> None:
         assert await desk.enter(ticket)
     seen = await act(cell, desk.engine.inspect(cell.name, limit=9, timeout=LIMIT))
     assert [one.owner for one in seen.contenders] == [owner] * 3
-
-
-async def test_who_holds_and_waits_in_version_1(cell: Cell, tables: Tables) -> None:
-    """It goes on; but that version would not see who shares a name, so it is refused."""
-    tables.make_version_1(cell.name)
-    desk = Desk(cell)
-    three = desk.ticket("three")
-    assert (await desk.enter(three)).place is Place.WAITING
-    assert await desk.picture() == (["one"], ["two", "three"])
-    one, two = three._replace(id="one"), three._replace(id="two")
-    assert await desk.renew(one, two) == [Place.ADMITTED, Place.WAITING]
-    assert await desk.leave(one)
-    assert await desk.leave(two)
-    assert (await desk.enter(three)).place is Place.ADMITTED
-    with pytest.raises(Exception, match="a newer Fencelock uses these tables"):
-        tables.run("v1_enter('x', 'y', 1, '', '', true)")

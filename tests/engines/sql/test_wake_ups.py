@@ -95,7 +95,7 @@ def test_threads_wait(database: Database) -> None:
 async def test_nobody_listens_for_nobody(
     cell: Cell, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencelock.engines.sql.ears.Ears.IDLE", 0.2)
+    monkeypatch.setattr("fencelock.engines.sql.listener.Listener.IDLE_TIMEOUT", 0.2)
     client = cell.client()
     for _ in range(2):
         lease = await cell.run(client.lock(cell.name).acquire)
@@ -104,7 +104,7 @@ async def test_nobody_listens_for_nobody(
         await soon(lambda: len(database.listening()) == 1, "the listener")
         await cell.run(lease.release)
         await cell.run((await waiter).release)
-        await soon(lambda: client._engine._ears._task is None, "the listener to retire")
+        await soon(lambda: client._engine._listener._task is None, "the listener to retire")
         await soon(lambda: database.listening() == [], "the listener to hang up")
 
 

@@ -1,4 +1,4 @@
-"""What the engines ask of a database: calls of its functions, each one round trip."""
+"""Builds the requests: calls of functions in the database, each one round trip."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fencelock.core.ticket import Departure, Ticket
 from fencelock.engines.postgresql.schema import within
-from fencelock.engines.sql.answers import us
+from fencelock.engines.sql.answers import to_us
 
 
 class Statement(NamedTuple):
@@ -19,14 +19,15 @@ class Statement(NamedTuple):
     sql: bytes
 
 
-Call = tuple[Statement, tuple[str, ...]]
-"""A statement with its values. Made for each request, so it is no more than a tuple."""
+Request = tuple[Statement, tuple[str, ...]]
+"""A statement with its values. A plain tuple, because each request makes a new one."""
 
 
-class _Calls:
-    """What every engine asks, each one round trip."""
+class _Requests:
+    """The requests of every engine."""
 
-    kind = ""
+    prefix = ""
+    """What the names of the functions begin with, after the version."""
 
     def __init__(self, schema: str) -> None:
         self._schema = schema
@@ -34,25 +35,25 @@ class _Calls:
         self._names = self._statement("names", "")
         self._evict = self._statement("evict", "text", "::int")
 
-    def inspect(self, name: str, most: int) -> Call:
-        return self._inspect, (name, str(most))
+    def inspect(self, name: str, limit: int) -> Request:
+        return self._inspect, (name, str(limit))
 
-    def names(self) -> Call:
+    def names(self) -> Request:
         return self._names, ()
 
-    def evict(self, name: str) -> Call:
+    def evict(self, name: str) -> Request:
         return self._evict, (name,)
 
-    def _statement(self, name: str, types: str, cast: str = "") -> Statement:
-        name = self.kind + name
-        kinds = types.split(", ") if types else []
-        values = ", ".join(f"${number}::{kind}" for number, kind in enumerate(kinds, 1))
+    def _statement(self, function: str, types: str, cast: str = "") -> Statement:
+        name = self.prefix + function
+        listed = types.split(", ") if types else []
+        values = ", ".join(f"${number}::{type}" for number, type in enumerate(listed, 1))
         sql = within(self._schema, f"SELECT fencelock.v2_{name}({values}){cast}")
         return Statement(f"fencelock_{name}".encode(), sql.encode())
 
 
-class RowCalls(_Calls):
-    """What the engine over lease rows asks."""
+class RowRequests(_Requests):
+    """The requests of the engine over lease rows."""
 
     def __init__(self, schema: str) -> None:
         super().__init__(schema)
@@ -69,56 +70,57 @@ class RowCalls(_Calls):
         self._admitted = self._statement("admitted", "text[], text[]")
         self._notify = Statement(b"fencelock_notify", b"SELECT pg_notify($1, $2)")
 
-    def enter(self, ticket: Ticket, channel: str, if_free: bool) -> Call:
+    def enter(self, ticket: Ticket, channel: str, if_free: bool) -> Request:
         owner, free = ticket.owner.pack(), "t" if if_free else "f"
-        plain = (ticket.name, ticket.id, us(ticket.ttl), channel, owner, free)
+        plain = (ticket.name, ticket.id, to_us(ticket.ttl), channel, owner, free)
         share, floor = ticket.share, ticket.floor
         if not share.group and not floor:
             return self._enter, plain
-        beside = (share.group, str(share.weight), str(share.permits))
-        return self._join, (*plain, str(floor + 1), *beside)
+        sharing = (share.group, str(share.weight), str(share.permits))
+        return self._join, (*plain, str(floor + 1), *sharing)
 
-    def enter_free(self, tickets: Sequence[Ticket], channel: str) -> Call:
-        """Answered with a line for each, in order."""
+    def enter_free(self, tickets: Sequence[Ticket], channel: str) -> Request:
+        """The answer has one line for each ticket, in order."""
         owners = _array(ticket.owner.pack() for ticket in tickets)
         lowests = _array(str(ticket.floor + 1) for ticket in tickets)
         shares = [ticket.share for ticket in tickets]
-        teams = _array(share.group for share in shares)
+        groups = _array(share.group for share in shares)
         weights = _array(str(share.weight) for share in shares)
         permits = _array(str(share.permits) for share in shares)
         plain = (*_names_and_ids(tickets), _ttls(tickets), channel, owners)
-        return self._enter_free, (*plain, lowests, teams, weights, permits)
+        return self._enter_free, (*plain, lowests, groups, weights, permits)
 
-    def renew(self, tickets: Sequence[Ticket]) -> Call:
+    def renew(self, tickets: Sequence[Ticket]) -> Request:
         return self._renew, (*_names_and_ids(tickets), _ttls(tickets))
 
-    def leave(self, ticket: Ticket, departure: Departure) -> Call:
+    def leave(self, ticket: Ticket, departure: Departure) -> Request:
         leave = self._take_out if ticket.share.group else self._leave
         return leave, (ticket.name, ticket.id, "012"[departure])
 
-    def remember(self, ticket: Ticket, text: str, keep: float) -> Call:
-        return self._remember, (ticket.name, ticket.id, text, us(keep))
+    def remember(self, ticket: Ticket, text: str, keep: float) -> Request:
+        return self._remember, (ticket.name, ticket.id, text, to_us(keep))
 
-    def recall(self, name: str) -> Call:
+    def recall(self, name: str) -> Request:
         return self._recall, (name,)
 
-    def admitted(self, tickets: Sequence[Ticket]) -> Call:
-        """Which of them have been admitted, in lines "ID STANDING"."""
+    def admitted(self, tickets: Sequence[Ticket]) -> Request:
+        """The answer has a line "ID STANDING" for each ticket that was admitted."""
         return self._admitted, _names_and_ids(tickets)
 
-    def notify(self, channel: str, payload: str) -> Call:
+    def notify(self, channel: str, payload: str) -> Request:
         return self._notify, (channel, payload)
 
 
 @cache
-def row_calls(schema: str) -> RowCalls:
-    return RowCalls(schema)
+def row_requests(schema: str) -> RowRequests:
+    """The requests for one schema, made once."""
+    return RowRequests(schema)
 
 
-class SessionCalls(_Calls):
-    """What the engine over advisory locks asks."""
+class SessionRequests(_Requests):
+    """The requests of the engine over advisory locks."""
 
-    kind = "session_"
+    prefix = "session_"
 
     def __init__(self, schema: str) -> None:
         super().__init__(schema)
@@ -130,26 +132,26 @@ class SessionCalls(_Calls):
         self._leave = self._statement("leave", "text, text, bigint, int", "::int")
         self._end = self._statement("end", "text, int", "::int")
 
-    def enter(self, ticket: Ticket, if_free: bool) -> Call:
+    def enter(self, ticket: Ticket, if_free: bool) -> Request:
         return self._enter, (*self._session(ticket), "t" if if_free else "f")
 
-    def wait(self, ticket: Ticket) -> Call:
+    def wait(self, ticket: Ticket) -> Request:
         return self._wait, (self._key(ticket),)
 
-    def admit(self, ticket: Ticket) -> Call:
+    def admit(self, ticket: Ticket) -> Request:
         return self._admit, self._session(ticket)
 
-    def renew(self, tickets: Sequence[Ticket]) -> Call:
+    def renew(self, tickets: Sequence[Ticket]) -> Request:
         return self._renew, (_array(ticket.id for ticket in tickets),)
 
-    def rename(self, ticket: Ticket) -> Call:
+    def rename(self, ticket: Ticket) -> Request:
         return self._rename, (ticket.id, ticket.owner.pack())
 
-    def leave(self, ticket: Ticket, departure: Departure) -> Call:
+    def leave(self, ticket: Ticket, departure: Departure) -> Request:
         values = (ticket.name, ticket.id, self._key(ticket), "012"[departure])
         return self._leave, values
 
-    def end(self, ticket: Ticket, departure: Departure) -> Call:
+    def end(self, ticket: Ticket, departure: Departure) -> Request:
         return self._end, (ticket.id, "012"[departure])
 
     def _session(self, ticket: Ticket) -> tuple[str, ...]:
@@ -161,9 +163,9 @@ class SessionCalls(_Calls):
 
 
 def key_of(schema: str, name: str) -> str:
-    """What the server locks: 64 bits of a hash. That no two names share one is checked there.
+    """The 64-bit number that the server locks for a name. The server checks that no two names share it.
 
-    All schemas of a database have one set of such locks.
+    All schemas of a database use the same set of advisory locks, so the schema is part of the hash.
     """
     hash = blake2b(f"{schema} {name}".encode(), digest_size=8).digest()
     return str(int.from_bytes(hash, signed=True))
@@ -174,11 +176,11 @@ def _names_and_ids(tickets: Sequence[Ticket]) -> tuple[str, str]:
 
 
 def _ttls(tickets: Sequence[Ticket]) -> str:
-    return _array(us(ticket.ttl) for ticket in tickets)
+    return _array(to_us(ticket.ttl) for ticket in tickets)
 
 
 def _array(items: Iterable[str]) -> str:
-    """Texts or numbers as one argument."""
+    """Texts or numbers as the text of an SQL array."""
     return "{" + ",".join(f'"{_escaped(item)}"' for item in items) + "}"
 
 

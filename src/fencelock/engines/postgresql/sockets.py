@@ -1,4 +1,4 @@
-"""What it means to wait for a socket: to block the thread, or to suspend the task."""
+"""How to wait for a socket: by blocking the thread, or by suspending the task."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import select
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
-from fencelock.engines.sql.bell import Bell
+from fencelock.engines.sql.interruptible import InterruptibleWait, input_poll, interrupt, settle
 
 
-class Readiness(ABC):
+class SocketWait(ABC):
     """Waits for one socket."""
 
     def __init__(self, descriptor: int) -> None:
@@ -21,67 +20,65 @@ class Readiness(ABC):
 
     @abstractmethod
     async def readable(self, timeout: float) -> bool:
-        """Wait until there is something to read (True) or the time is up (False)."""
+        """Wait until there is something to read (True), or for `timeout` seconds (False)."""
 
     @abstractmethod
     async def writable(self, timeout: float) -> bool: ...
 
     @abstractmethod
-    async def roused(self, timeout: float) -> bool:
-        """As `readable`, but for long: `interrupt` ends it, too (False)."""
+    async def readable_or_interrupted(self, timeout: float) -> bool:
+        """Like `readable`, for long waits: `interrupt` ends it, too (False)."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """From any thread; does nothing if nobody waits in that way."""
+        """End a `readable_or_interrupted`, if there is one. From any thread."""
 
-    def close(self) -> None:  # noqa: B027 - only threads need something to be closed
-        """Nobody waits any more."""
+    def close(self) -> None:  # noqa: B027 - only the blocking one has something to close
+        """Call this when the socket is closed."""
 
     @staticmethod
     @abstractmethod
     async def resolve(host: str, port: int, timeout: float) -> list[str]:
-        """The addresses of a host. libpq would block while it looks them up."""
+        """Look up the addresses of a host. libpq would block while it does that."""
 
 
-class BlockingReadiness(Readiness):
+class BlockingSocketWait(SocketWait):
     """Blocks the thread."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
-        self._reading = select.poll()
-        self._reading.register(descriptor, select.POLLIN)
-        self._bell: Bell | None = None
+        self._input = input_poll(descriptor)
+        self._long_wait: InterruptibleWait | None = None
 
     async def readable(self, timeout: float) -> bool:
-        return bool(self._reading.poll(max(0.0, timeout) * 1000))
+        return bool(self._input.poll(max(0.0, timeout) * 1000))
 
     async def writable(self, timeout: float) -> bool:
-        writing = select.poll()
-        writing.register(self.descriptor, select.POLLOUT)
-        return bool(writing.poll(max(0.0, timeout) * 1000))
+        output = select.poll()
+        output.register(self.descriptor, select.POLLOUT)
+        return bool(output.poll(max(0.0, timeout) * 1000))
 
-    async def roused(self, timeout: float) -> bool:
-        self._bell = self._bell or Bell(self.descriptor)
-        return self._bell.wait(timeout)
+    async def readable_or_interrupted(self, timeout: float) -> bool:
+        self._long_wait = self._long_wait or InterruptibleWait(self.descriptor)
+        return self._long_wait.wait(timeout)
 
     def interrupt(self) -> None:
-        if self._bell is not None:
-            self._bell.ring()
+        if self._long_wait is not None:
+            self._long_wait.interrupt()
 
     def close(self) -> None:
-        if self._bell is not None:
-            self._bell.close()
+        if self._long_wait is not None:
+            self._long_wait.close()
 
     @staticmethod
     async def resolve(host: str, port: int, timeout: float) -> list[str]:
         return _addresses(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
-class AsyncioReadiness(Readiness):
+class AsyncioSocketWait(SocketWait):
     """Suspends the task."""
 
-    _sleeper: asyncio.Future[bool] | None = None
-    """Of the one to be roused."""
+    _interruptible: asyncio.Future[bool] | None = None
 
     async def readable(self, timeout: float) -> bool:
         loop = asyncio.get_running_loop()
@@ -93,15 +90,13 @@ class AsyncioReadiness(Readiness):
         future = loop.create_future()
         return await self._until(future, loop, loop.add_writer, loop.remove_writer, timeout)
 
-    async def roused(self, timeout: float) -> bool:
+    async def readable_or_interrupted(self, timeout: float) -> bool:
         loop = asyncio.get_running_loop()
-        future = self._sleeper = loop.create_future()
+        future = self._interruptible = loop.create_future()
         return await self._until(future, loop, loop.add_reader, loop.remove_reader, timeout)
 
     def interrupt(self) -> None:
-        if self._sleeper is not None:
-            with suppress(RuntimeError):  # the loop is closed
-                self._sleeper.get_loop().call_soon_threadsafe(_settle, self._sleeper, False)
+        interrupt(self._interruptible)
 
     async def _until(
         self,
@@ -111,12 +106,12 @@ class AsyncioReadiness(Readiness):
         remove: Callable[[int], Any],
         timeout: float,
     ) -> bool:
-        add(self.descriptor, _settle, future, True)
-        late = loop.call_later(max(0.0, timeout), _settle, future, False)
+        add(self.descriptor, settle, future, True)
+        timer = loop.call_later(max(0.0, timeout), settle, future, False)
         try:
             return await future
         finally:
-            late.cancel()
+            timer.cancel()
             remove(self.descriptor)
 
     @staticmethod
@@ -124,11 +119,6 @@ class AsyncioReadiness(Readiness):
         async with asyncio.timeout(timeout):
             loop = asyncio.get_running_loop()
             return _addresses(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-
-
-def _settle(future: asyncio.Future[bool], outcome: bool) -> None:
-    if not future.done():
-        future.set_result(outcome)
 
 
 def _addresses(found: list[Any]) -> list[str]:

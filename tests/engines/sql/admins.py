@@ -1,4 +1,4 @@
-"""What a witness sees of session locks, and does to them, in either database."""
+"""What a admin sees of session locks, and does to them, in either database."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from tests.engines.mysql import seeing as mysql
-from tests.engines.postgresql import seeing as postgresql
+from tests.engines.mysql import server_state as mysql
+from tests.engines.postgresql import server_state as postgresql
 from tests.servers_mysql import MysqlServer
 from tests.servers_postgresql import PostgresqlServer
 
 
-class Witness(ABC):
+class Admin(ABC):
     """Somebody else's eyes and hands in a server."""
 
     scheme: str
@@ -48,7 +48,7 @@ class Witness(ABC):
         """Have the server roll back whoever wants to give a lock back."""
 
 
-class PostgresqlWitness(Witness):
+class PostgresqlAdmin(Admin):
     scheme = "postgresql+advisory"
 
     def __init__(self, server: PostgresqlServer) -> None:
@@ -86,7 +86,7 @@ class PostgresqlWitness(Witness):
         self.server.execute("ALTER FUNCTION fencelock.hidden RENAME TO v2_session_leave")
 
 
-class MysqlWitness(Witness):
+class MysqlAdmin(Admin):
     scheme = "mysql+getlock"
 
     def __init__(self, server: MysqlServer) -> None:

@@ -180,9 +180,9 @@ def test_urls_that_make_no_sense(rest: str, complaint: str) -> None:
 def test_what_a_url_says() -> None:
     url = "postgresql://me:pass%40word@a:1,b/app?schema=locks&sslmode=verify-full&connections=3"
     target = target_of(Url.parse(url))
-    assert [str(place) for place in target.places] == ["a:1", "b:5432"]
+    assert [str(host) for host in target.hosts] == ["a:1", "b:5432"]
     assert (target.schema, target.connections) == ("locks", 3)
-    conninfo = target.conninfo(target.places[0], None, direct=True)
+    conninfo = target.conninfo(target.hosts[0], None, direct=True)
     for part in ("user=me", "password=pass@word", "dbname=app", "sslmode=verify-full"):
         assert part in conninfo
     assert "pass" not in target.where.replace("***", "")

@@ -10,6 +10,7 @@ def test_an_interruption_ends_a_wait_for_a_socket() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         wait = InterruptibleWait(ours.fileno())
+        assert not wait.wait(0)
         timer = threading.Timer(0.01, wait.interrupt)
         timer.start()
         assert not wait.wait(60)
@@ -25,6 +26,7 @@ def test_to_interrupt_never_blocks() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         wait = InterruptibleWait(ours.fileno())
+        assert not wait.wait(0)
         for _ in range(10_000):
             wait.interrupt()
         wait.close()

@@ -15,11 +15,15 @@ from tests.waiting import eventually
 ONE = Ticket("name", "id", 30.0, Owner("host", 1))
 
 
+async def ask_nothing(request: object, timeout: float) -> list[str]:
+    raise NotImplementedError
+
+
 class FakeListener(Listener[FakeWire]):
     """Listens to the test."""
 
     def __init__(self) -> None:
-        super().__init__(BlockingIO())
+        super().__init__(ask_nothing, BlockingIO())
         self.opened = 0
         self.failure: Exception | None = None
 

@@ -6,7 +6,6 @@ socket to watch. `tests/engines/mysql/test_drivers.py` fails with a clear messag
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 from asyncmy.errors import MySQLError as AsyncMySQLError
@@ -36,22 +35,18 @@ def code_and_message(error: Exception) -> tuple[int, str]:
     return code, text
 
 
-# --- PyMySQL
-
-
-def blocking_socket(conn: Any) -> socket.socket | None:
-    """The socket of an open connection. None after it was closed."""
-    sock: socket.socket | None = conn._sock
-    return sock
+def blocking_socket(conn: Any) -> Any:
+    """The socket of PyMySQL's connection. None after it was closed."""
+    return conn._sock
 
 
 def set_read_timeout(conn: Any, seconds: float) -> None:
-    """Set the timeout of the next read. PyMySQL applies it before each read."""
+    """Set the timeout of PyMySQL's next read. It is applied before each read."""
     conn._read_timeout = seconds
 
 
 def send_query(conn: Any, sql: str) -> None:
-    """Send a statement without reading its answer."""
+    """Send a statement over PyMySQL without reading its answer."""
     conn._execute_command(COMMAND.COM_QUERY, sql)
 
 
@@ -61,15 +56,12 @@ def read_result(conn: Any) -> None:
 
 
 def close_socket(conn: Any) -> None:
-    """Close at once, without a goodbye to the server that might block."""
+    """Close PyMySQL's connection at once, without a goodbye to the server that might block."""
     conn._force_close()
 
 
-# --- asyncmy
-
-
 def asyncio_socket(conn: Any) -> Any:
-    """The socket of an open connection."""
+    """The socket of asyncmy's connection."""
     return conn._transport.get_extra_info("socket")
 
 

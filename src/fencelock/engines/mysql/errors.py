@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fencelock.engines.sql.database import Errors
-from fencelock.engines.sql.failure import DatabaseFailed
 
 NOT_ALLOWED = ("1044", "1142", "1227", "1370", "1419")
 """The user has no right to do that."""
@@ -51,8 +50,7 @@ _BY_CODE = {
     "1698": "this user may only log in through the server's socket: use another user",
     "1792": _READ_ONLY,
     "1836": _READ_ONLY,
-    "2003": _ADDRESS,
-    "2026": "look at sslmode, sslrootcert, sslcert and sslkey in the URL",
+    "2026": "leave sslmode out, or switch TLS on in the server",
     "3159": "the server wants TLS: add ?sslmode=verify-full",
     "4151": "set the user's password first",
 }
@@ -67,24 +65,14 @@ _BY_MESSAGE = {
     "Packet sequence number wrong": _NOT_MYSQL,
     "an answer that is not MySQL's": _NOT_MYSQL,
     "certificate verify failed": "name the authority that signed its certificate with ?sslrootcert=FILE",
-    "doesn't support SSL": "leave sslmode out, or switch TLS on in the server",
     "cryptography": "use TLS (?sslmode=verify-full), or: pip install cryptography",
+    "Can't connect to": _ADDRESS,
     "while connecting": _ADDRESS,
 }
-
-
-def _explain(error: DatabaseFailed) -> str:
-    text = str(error)
-    advice = next((hint for part, hint in _BY_MESSAGE.items() if part in text), None)
-    if advice is None:
-        advice = _BY_CODE.get(error.code)
-    if advice is None and error.outcome == "unknown":
-        advice = "the server may have applied the request, or not"
-    return text if advice is None else f"{text}: {advice}"
-
 
 ERRORS = Errors(
     retriable=("1213", "1020"),  # deadlock, the record has changed
     missing=("1146", "1305"),  # a table, a procedure
-    explain=_explain,
+    by_code=_BY_CODE,
+    by_message=_BY_MESSAGE,
 )

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from fencelock.core.url import Url
-from fencelock.engines.contract import Traits
 from fencelock.engines.mysql.errors import ERRORS
 from fencelock.engines.mysql.requests import SessionRequests
 from fencelock.engines.mysql.server import Server
 from fencelock.engines.mysql.urls import Target, target_of
 from fencelock.engines.mysql.wire import Wire
 from fencelock.engines.sql.options import heartbeat_of
-from fencelock.engines.sql.sessions import SessionsEngine
+from fencelock.engines.sql.sessions import SessionsEngine, session_traits
 from fencelock.io.contract import IO
 
 
 class GetLockEngine(SessionsEngine[Wire]):
     """Session locks of a MySQL or MariaDB server."""
 
-    traits = Traits(
-        guarantee="efficiency",
-        fencing=(
-            "max(previous + 1, the server's clock in µs) in a row that is committed before the lock "
-            "is used; after a lagging replica is promoted, a fence may be given twice, or be lower if its "
-            "clock is behind"
-        ),
-        clock="none: a lock lasts as long as its connection",
-        fenced_while_waiting=False,
-    )
+    traits = session_traits("replica")
 
     def __init__(self, target: Target, heartbeat: float, io: IO) -> None:
         server = Server(target, io, sessions=True)

@@ -9,7 +9,6 @@ another connection of the same client holds.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from fencelock.core.backoff import Backoff
@@ -26,9 +25,6 @@ from fencelock.io.contract import IO, Event
 _ANSWER_TIMEOUT = 5.0
 """Seconds in which the server must answer after a sleep."""
 
-Ask = Callable[[str, float], Awaitable[list[str]]]
-"""Sends a request over any connection of the client, within so many seconds."""
-
 
 class Listener(listener.Listener[Wire]):
     """Sleeps in the server for all waiting tickets."""
@@ -41,11 +37,10 @@ class Listener(listener.Listener[Wire]):
     A wake-up is sometimes lost if it comes just when a sleep begins. So the first sleep is short.
     """
 
-    def __init__(self, server: Server, requests: RowRequests, ask: Ask, io: IO) -> None:
-        super().__init__(io)
+    def __init__(self, server: Server, requests: RowRequests, ask: listener.Ask, io: IO) -> None:
+        super().__init__(ask, io)
         self._server = server
         self._requests = requests
-        self._ask = ask
         self._latch = f"fencelock.{os.urandom(8).hex()}"
 
     async def _connect(self, deadline: float) -> Wire:

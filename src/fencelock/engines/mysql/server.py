@@ -97,8 +97,7 @@ class Server:
             raise DatabaseFailed(
                 f"the tables and procedures {prefix}_… are not there, and this user may not create "
                 f"them: {error}",
-                "not applied",
-                error.code,
+                "not applied",  # without the code, whose advice would be another
             ) from error
 
     async def _open(self, timeout: float) -> Wire:

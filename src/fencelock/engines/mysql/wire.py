@@ -137,11 +137,9 @@ class BlockingWire(Wire):
     """A connection of PyMySQL."""
 
     def __init__(self, conn: Any) -> None:
-        sock = drivers.blocking_socket(conn)
-        assert sock is not None
-        super().__init__(conn, sock.fileno())
-        self._descriptor = sock.fileno()
-        self._long_wait: InterruptibleWait | None = None
+        descriptor = drivers.blocking_socket(conn).fileno()
+        super().__init__(conn, descriptor)
+        self._long_wait = InterruptibleWait(descriptor)
 
     @classmethod
     async def open(cls, settings: dict[str, Any], timeout: float) -> Wire:
@@ -165,26 +163,21 @@ class BlockingWire(Wire):
         drivers.send_query(self._conn, sql)
 
     async def _receive(self, timeout: float) -> Rows | None:
-        self._long_wait = self._long_wait or InterruptibleWait(self._descriptor)
         if not self._long_wait.wait(timeout):
             return None
         drivers.read_result(self._conn)
         return drivers.rows_of(self._conn)
 
     def interrupt(self) -> None:
-        if self._long_wait is not None:
-            self._long_wait.interrupt()
+        self._long_wait.interrupt()
 
     def hang_up(self) -> None:
-        sock = drivers.blocking_socket(self._conn)
-        if sock is not None:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError, AttributeError):  # AttributeError: None, as it is closed
+            drivers.blocking_socket(self._conn).shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.broken = True
-        if self._long_wait is not None:
-            self._long_wait.close()
+        self._long_wait.close()
         drivers.close_socket(self._conn)
 
 

@@ -9,7 +9,7 @@ from fencelock.core.url import Url
 from fencelock.engines.contract import Traits
 from fencelock.engines.postgresql.errors import ERRORS
 from fencelock.engines.postgresql.listener import Listener
-from fencelock.engines.postgresql.requests import RowRequests, row_requests
+from fencelock.engines.postgresql.requests import RowRequests
 from fencelock.engines.postgresql.server import Server
 from fencelock.engines.postgresql.urls import Target, target_of
 from fencelock.engines.postgresql.wire import Wire
@@ -43,7 +43,7 @@ class PostgresqlEngine(RowsEngine[Wire]):
     def __init__(self, target: Target, io: IO) -> None:
         server = Server(target, io)
         super().__init__(target.where, io, server, target.connections, ERRORS)
-        self._requests = requests = row_requests(target.schema)
+        self._requests = requests = RowRequests(target.schema)
         self._listener = Listener(server, requests, self._ask, io)
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fencelock.engines.sql.database import Errors
-from fencelock.engines.sql.failure import DatabaseFailed
 
 NOT_PREPARED = "26000"
 """The session has forgotten a prepared statement."""
@@ -13,6 +12,7 @@ NOT_ALLOWED = "42501"
 
 _SCHEMA = "have its owner run the SQL that `fencelock schema postgresql` prints, with its GRANTs"
 _TOO_MANY_CONNECTIONS = "raise max_connections, or share one Client per process"
+_ADDRESS = "is the server running there, and is this its address?"
 _NOT_POSTGRESQL = "is this a PostgreSQL server at all?"
 
 _BY_CODE = {
@@ -55,23 +55,13 @@ _BY_MESSAGE = {
     "may not create": _SCHEMA,
     "connections of this client were busy": "raise ?connections= in the URL",
     "the client was closed": "make a new one",
+    "can't connect to": _ADDRESS,
+    "while connecting": _ADDRESS,
 }
-
-
-def _explain(error: DatabaseFailed) -> str:
-    text = str(error)
-    advice = _BY_CODE.get(error.code)
-    if advice is None:
-        advice = next((hint for part, hint in _BY_MESSAGE.items() if part in text), None)
-    if advice is None and error.outcome == "not applied" and not error.code:
-        advice = "is the server running there, and is this its address?"
-    elif advice is None and error.outcome == "unknown":
-        advice = "the server may have applied the request, or not"
-    return text if advice is None else f"{text}: {advice}"
-
 
 ERRORS = Errors(
     retriable=("40001", "40P01", NOT_PREPARED),  # could not serialize, deadlock
     missing=("3F000", "42883", "42P01"),  # a schema, a function, a table
-    explain=_explain,
+    by_code=_BY_CODE,
+    by_message=_BY_MESSAGE,
 )

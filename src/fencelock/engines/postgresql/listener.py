@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
 
 from fencelock.core.backoff import Backoff
-from fencelock.engines.postgresql.requests import Request, RowRequests
+from fencelock.engines.postgresql.requests import RowRequests
 from fencelock.engines.postgresql.server import Server
 from fencelock.engines.postgresql.wire import Wire
 from fencelock.engines.sql import listener
@@ -25,18 +24,14 @@ _TEST_TIMEOUT = 1.0
 _POLL_TIMEOUT = 1.0
 """Seconds that a request for the admitted tickets may take."""
 
-Ask = Callable[[Request, float], Awaitable[list[str]]]
-"""Sends a request over any connection of the client, within so many seconds."""
-
 
 class Listener(listener.Listener[Wire]):
     """Listens, or polls where LISTEN does not work."""
 
-    def __init__(self, server: Server, requests: RowRequests, ask: Ask, io: IO) -> None:
-        super().__init__(io)
+    def __init__(self, server: Server, requests: RowRequests, ask: listener.Ask, io: IO) -> None:
+        super().__init__(ask, io)
         self._server = server
         self._requests = requests
-        self._ask = ask
         self._must_poll = False
         self.channel = _new_channel()
 

@@ -48,27 +48,24 @@ class BlockingSocketWait(SocketWait):
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._input = input_poll(descriptor)
-        self._long_wait: InterruptibleWait | None = None
+        self._long_wait = InterruptibleWait(descriptor)
 
     async def readable(self, timeout: float) -> bool:
         return bool(self._input.poll(max(0.0, timeout) * 1000))
 
     async def writable(self, timeout: float) -> bool:
-        output = select.poll()
-        output.register(self.descriptor, select.POLLOUT)
+        output = input_poll(self.descriptor)
+        output.modify(self.descriptor, select.POLLOUT)
         return bool(output.poll(max(0.0, timeout) * 1000))
 
     async def readable_or_interrupted(self, timeout: float) -> bool:
-        self._long_wait = self._long_wait or InterruptibleWait(self.descriptor)
         return self._long_wait.wait(timeout)
 
     def interrupt(self) -> None:
-        if self._long_wait is not None:
-            self._long_wait.interrupt()
+        self._long_wait.interrupt()
 
     def close(self) -> None:
-        if self._long_wait is not None:
-            self._long_wait.close()
+        self._long_wait.close()
 
     @staticmethod
     async def resolve(host: str, port: int, timeout: float) -> list[str]:
@@ -82,34 +79,31 @@ class AsyncioSocketWait(SocketWait):
 
     async def readable(self, timeout: float) -> bool:
         loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        return await self._until(future, loop, loop.add_reader, loop.remove_reader, timeout)
+        return await self._until(loop.create_future(), loop.add_reader, loop.remove_reader, timeout)
 
     async def writable(self, timeout: float) -> bool:
         loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        return await self._until(future, loop, loop.add_writer, loop.remove_writer, timeout)
+        return await self._until(loop.create_future(), loop.add_writer, loop.remove_writer, timeout)
 
     async def readable_or_interrupted(self, timeout: float) -> bool:
         loop = asyncio.get_running_loop()
         future = self._interruptible = loop.create_future()
-        return await self._until(future, loop, loop.add_reader, loop.remove_reader, timeout)
+        return await self._until(future, loop.add_reader, loop.remove_reader, timeout)
 
     def interrupt(self) -> None:
         interrupt(self._interruptible)
 
     async def _until(
         self,
-        future: asyncio.Future[bool],
-        loop: asyncio.AbstractEventLoop,
+        ready: asyncio.Future[bool],
         add: Callable[..., Any],
         remove: Callable[[int], Any],
         timeout: float,
     ) -> bool:
-        add(self.descriptor, settle, future, True)
-        timer = loop.call_later(max(0.0, timeout), settle, future, False)
+        add(self.descriptor, settle, ready, True)
+        timer = ready.get_loop().call_later(max(0.0, timeout), settle, ready, False)
         try:
-            return await future
+            return await ready
         finally:
             timer.cancel()
             remove(self.descriptor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from fencelock.core.errors import EngineError
@@ -44,6 +44,7 @@ class SessionWire(Wire, Protocol):
 
 
 W = TypeVar("W", bound=Wire)
+S = TypeVar("S", bound=SessionWire)
 
 
 class Server(Protocol[W]):
@@ -109,15 +110,24 @@ class SessionRequests(Requests, Protocol):
 
 
 class Errors(NamedTuple):
-    """What the error codes of a database mean."""
+    """What the errors of a database mean."""
 
     retriable: tuple[str, ...]
-    """The server rolled the transaction back in favour of another one: a retry may succeed."""
+    """Codes: the server rolled the transaction back in favour of another one, so a retry may succeed."""
     missing: tuple[str, ...]
-    """A table or function does not exist: `Server.install` creates it."""
-    explain: Callable[[DatabaseFailed], str]
-    """Says what happened, and what to do about it."""
+    """Codes: a table or function does not exist. `Server.install` creates it."""
+    by_code: Mapping[str, str]
+    """What to do about an error, by its code."""
+    by_message: Mapping[str, str]
+    """The same for other errors, by a part of the message. The first match counts."""
 
     def translate(self, error: DatabaseFailed, where: str, name: str | None) -> EngineError:
-        """The error that the caller of the engine sees."""
-        return EngineError(f"{where}: {self.explain(error)}", outcome=error.outcome, name=name)
+        """The error that the caller of the engine sees: what happened, and what to do about it."""
+        text = str(error)
+        advice = self.by_code.get(error.code)
+        if advice is None:
+            advice = next((hint for part, hint in self.by_message.items() if part in text), None)
+        if advice is None and error.outcome == "unknown":
+            advice = "the server may have applied the request, or not"
+        text = f"{where}: {text}" if advice is None else f"{where}: {text}: {advice}"
+        return EngineError(text, outcome=error.outcome, name=name)

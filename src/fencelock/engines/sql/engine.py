@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Generic
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.names import matches
 from fencelock.core.ticket import Inspection, Ticket
 from fencelock.engines.contract import Engine
 from fencelock.engines.sql.answers import inspection_of
-from fencelock.engines.sql.database import Errors, Request, Requests, Server, Wire
+from fencelock.engines.sql.database import Errors, Request, Requests, Server, W
 from fencelock.engines.sql.failure import DatabaseFailed
 from fencelock.engines.sql.pool import Pool
 from fencelock.io.contract import IO
-
-W = TypeVar("W", bound=Wire)
 
 _MAX_INT = 2**31 - 1
 """The largest number that an int of a database can hold."""

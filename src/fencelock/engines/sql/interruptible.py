@@ -14,34 +14,37 @@ class InterruptibleWait:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._inside, self._outside = socket.socketpair()
-        self._inside.setblocking(False)
-        self._outside.setblocking(False)
+        self._pair: tuple[socket.socket, socket.socket] | None = None
+        """Two ends: to write to the second interrupts the wait. Made for the first wait."""
         # The system gives the number of a closed descriptor to the next one that is opened.
         self._mutex = threading.Lock()
-        self._open = True
-        self._poll = input_poll(descriptor)
-        self._poll.register(self._inside, select.POLLIN)
 
     def wait(self, timeout: float) -> bool:
         """Returns True if there is something to read, False if interrupted or after `timeout` seconds."""
-        ready = [descriptor for descriptor, _ in self._poll.poll(max(0.0, timeout) * 1000)]
-        if self._inside.fileno() in ready:
-            self._inside.recv(64)
+        inside, outside = self._pair or socket.socketpair()
+        if self._pair is None:
+            inside.setblocking(False)
+            outside.setblocking(False)
+            self._pair = inside, outside
+        poll = input_poll(self._descriptor)
+        poll.register(inside, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(max(0.0, timeout) * 1000)]
+        if inside.fileno() in ready:
+            inside.recv(64)
         return self._descriptor in ready
 
     def interrupt(self) -> None:
-        """End the wait, or the next one. From any thread; never blocks."""
+        """End the wait, or the next one after the first. From any thread; never blocks."""
         with self._mutex:
-            if self._open:
+            if self._pair is not None:
                 with suppress(BlockingIOError):  # many interruptions that nobody has read yet
-                    self._outside.send(b"!")
+                    self._pair[1].send(b"!")
 
     def close(self) -> None:
         with self._mutex:
-            self._open = False
-            self._inside.close()
-            self._outside.close()
+            for end in self._pair or ():
+                end.close()
+            self._pair = None
 
 
 def input_poll(descriptor: int) -> select.poll:

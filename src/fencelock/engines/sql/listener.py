@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Generic
 
 from fencelock.core.ticket import Ticket
-from fencelock.engines.sql.database import Wire
+from fencelock.engines.sql.database import Request, W
 from fencelock.engines.sql.failure import DatabaseFailed, client_closed
 from fencelock.io.contract import IO, Event, Task
 
-W = TypeVar("W", bound=Wire)
-
 log = logging.getLogger("fencelock")
+
+Ask = Callable[[Request, float], Awaitable[list[str]]]
+"""Sends a request over any connection of the client, within so many seconds."""
 
 
 class _Subscription:
@@ -35,6 +37,10 @@ class _Subscription:
         """A wake-up arrived, and the ticket has not entered again since: no need to ask for another."""
         self.failure: DatabaseFailed | None = None
 
+    def wake(self) -> None:
+        if self.event is not None:
+            self.event.set()
+
 
 class Listener(ABC, Generic[W]):
     """Receives the wake-ups of one client."""
@@ -45,7 +51,8 @@ class Listener(ABC, Generic[W]):
     INTERRUPTED_BY_SLEEPERS: ClassVar = False
     """Whether the listening task must begin anew for each ticket that falls asleep."""
 
-    def __init__(self, io: IO) -> None:
+    def __init__(self, ask: Ask, io: IO) -> None:
+        self._ask = ask
         self._io = io
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._subscriptions: dict[str, _Subscription] = {}
@@ -82,8 +89,8 @@ class Listener(ABC, Generic[W]):
             return
         with self._mutex:
             subscription = self._subscriptions.pop(id, None)
-        if subscription is not None and subscription.event is not None:
-            subscription.event.set()
+        if subscription is not None:
+            subscription.wake()
 
     async def sleep(self, id: str, timeout: float) -> str | None:
         """Sleep until a wake-up for a ticket arrives. Returns its message, None if it has none."""
@@ -110,8 +117,8 @@ class Listener(ABC, Generic[W]):
         """End the `sleep` of a ticket."""
         with self._mutex:
             subscription = self._subscriptions.get(id)
-        if subscription is not None and subscription.event is not None:
-            subscription.event.set()
+        if subscription is not None:
+            subscription.wake()
 
     async def start(self, timeout: float) -> None:
         """Listen from now on. Of many concurrent callers one connects, and the others wait for it."""
@@ -199,8 +206,8 @@ class Listener(ABC, Generic[W]):
             if subscription is not None:
                 # Two may arrive before the waiter runs: the second one replaces the first.
                 subscription.woken, subscription.message = True, message or None
-        if subscription is not None and subscription.event is not None:
-            subscription.event.set()
+        if subscription is not None:
+            subscription.wake()
 
     def _retire(self) -> bool:
         """Stop listening if no ticket waits. Returns whether it stopped."""
@@ -218,8 +225,7 @@ class Listener(ABC, Generic[W]):
             self._subscriptions.clear()
         for each in subscriptions:
             each.failure = error
-            if each.event is not None:
-                each.event.set()
+            each.wake()
 
     def _reset(self) -> None:
         self._open, self._wire, self._task, self._interrupted = False, None, None, None

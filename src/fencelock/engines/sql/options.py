@@ -6,16 +6,10 @@ import re
 
 from fencelock.core.url import Url
 
-_CONNECTIONS = 8
-"""Default of the option `connections`."""
-
-_HEARTBEAT = 10.0
-"""Default of the option `heartbeat`, in seconds."""
-
 
 def connections_of(url: Url) -> int:
     """The option `connections`: how many requests may be under way at the same moment."""
-    text = url.options.get("connections", str(_CONNECTIONS))
+    text = url.options.get("connections", "8")
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 10_000):
         raise ValueError(f"{url}: option connections must be a whole number from 1 to 9999")
     return int(text)
@@ -23,7 +17,7 @@ def connections_of(url: Url) -> int:
 
 def heartbeat_of(url: Url) -> float:
     """The option `heartbeat`: how often the engine checks that sessions live, in seconds."""
-    heartbeat = url.seconds("heartbeat", _HEARTBEAT)
+    heartbeat = url.seconds("heartbeat", 10.0)
     if not 0.05 <= heartbeat <= 3600:
         raise ValueError(f"{url}: option heartbeat must be from 0.05 to 3600 seconds")
     return heartbeat

@@ -9,13 +9,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Generic
 
-from fencelock.engines.sql.database import Wire
+from fencelock.engines.sql.database import W
 from fencelock.engines.sql.failure import DatabaseFailed, client_closed
 from fencelock.io.contract import IO, Event
-
-W = TypeVar("W", bound=Wire)
 
 
 class _Caller(Generic[W]):

@@ -7,15 +7,12 @@ the order, the server's clock decides what has expired, and each fence is commit
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from fencelock.core.ticket import Departure, Place, Standing, Ticket
 from fencelock.engines.sql.answers import lines_of, pushed_standing, standing_of
-from fencelock.engines.sql.database import RowRequests, Wire
+from fencelock.engines.sql.database import RowRequests, W
 from fencelock.engines.sql.engine import SqlEngine, only_name
 from fencelock.engines.sql.listener import Listener
-
-W = TypeVar("W", bound=Wire)
 
 
 class RowsEngine(SqlEngine[W]):
@@ -25,7 +22,7 @@ class RowsEngine(SqlEngine[W]):
     _listener: Listener[W]
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
-        started = self._io.now()
+        deadline = self._io.now() + timeout
         listener = self._listener
         waiting = False
         listens = listener.subscribe(ticket)
@@ -34,10 +31,9 @@ class RowsEngine(SqlEngine[W]):
                 # A ticket that may have to wait joins only if a wake-up can reach it.
                 standing = await self._enter(ticket, if_free or not listens, timeout)
                 if not listens and standing.place in (Place.WAITING, Place.REFUSED) and not if_free:
-                    await listener.start(timeout - (self._io.now() - started))
+                    await listener.start(deadline - self._io.now())
                     listener.subscribe(ticket)
-                    left = timeout - (self._io.now() - started)
-                    standing = await self._enter(ticket, if_free, left)
+                    standing = await self._enter(ticket, if_free, deadline - self._io.now())
             waiting = standing.place is Place.WAITING
             return standing
         finally:

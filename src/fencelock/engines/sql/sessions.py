@@ -9,22 +9,35 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Generic
 
 from fencelock.core.ticket import Departure, Owner, Place, Standing, Ticket
+from fencelock.engines.contract import Traits
 from fencelock.engines.sql.answers import lines_of, standing_of
-from fencelock.engines.sql.database import Errors, Request, Server, SessionRequests, SessionWire
+from fencelock.engines.sql.database import Errors, Request, S, Server, SessionRequests
 from fencelock.engines.sql.engine import SqlEngine, only_name
 from fencelock.engines.sql.failure import DatabaseFailed, client_closed
 from fencelock.io.contract import IO
-
-S = TypeVar("S", bound=SessionWire)
 
 _MAX_CONNECTIONS = 10_000
 """Practically no limit: each ticket needs a connection."""
 
 _WAITING = Standing(Place.WAITING)
 _GONE = Standing(Place.GONE)
+
+
+def session_traits(copy: str) -> Traits:
+    """The traits of session locks. `copy` is what the database calls a server that replicates it."""
+    return Traits(
+        guarantee="efficiency",
+        fencing=(
+            "max(previous + 1, the server's clock in µs) in a row that is committed before the lock "
+            f"is used; after a lagging {copy} is promoted, a fence may be given twice, or be lower if its "
+            "clock is behind"
+        ),
+        clock="none: a lock lasts as long as its connection",
+        fenced_while_waiting=False,
+    )
 
 
 class _Session(Generic[S]):
@@ -184,9 +197,7 @@ class SessionsEngine(SqlEngine[S]):
         session = self._sessions.get(ticket.id)
         if session is None or session.wire.broken:
             return _GONE
-        if seen.place is Place.ADMITTED and session.wire.is_cut():
-            return _GONE
-        return seen
+        return _GONE if seen.place is Place.ADMITTED and session.wire.is_cut() else seen
 
     # --- the table of sessions
 

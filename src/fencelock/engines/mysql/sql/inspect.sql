@@ -1,8 +1,6 @@
 -- The holders and waiters of a name. Answers with lines: first "NEWEST ABANDONED HOLDERS WAITING", then for each
 -- holder and each of the first waiters "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER". No ids.
---
--- its_name   the name
--- most       how many waiters to list
+--   most   how many waiters to list
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_inspect(its_name VARBINARY(512), most INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -51,8 +49,6 @@ BEGIN
 END
 //
 -- Take out all holders of a name. An exclusive holder counts as lost. Answers 1, or 0 if there was none.
---
--- its_name   the name
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_evict(its_name VARBINARY(512))
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN

@@ -1,8 +1,7 @@
 -- Take a ticket out of its queue, and wake the clients of the tickets that this admits. Answers 1, or 0 if the
 -- ticket was not there (any more).
---
--- its_name, its_id   the ticket
--- departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
+--   its_name, its_id   the ticket
+--   departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
 
 -- The general case: the ticket shares the name, or waits, or holds alone while others wait.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_take_out(

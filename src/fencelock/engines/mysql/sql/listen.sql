@@ -1,13 +1,11 @@
 -- Sleep until a wake-up comes for a waiting ticket, or some time has passed. Answers with lines: "ID STANDING" for
 -- a ticket that was admitted, "ID" for a ticket that should look again. The answer is empty after a sleep, and an
 -- empty line if it can't sleep.
---
--- waiting     for each name its length in 4 digits, the name, the length of its list of ids in 8 digits, and that
---             list, with commas
--- its_latch   a GET_LOCK that another connection of the same client holds. To sleep is to wait for it. Why not
---             SLEEP(): in MariaDB, KILL and the sleeper that it wakes may block each other there, for seconds
--- seconds     how long to sleep
---
+--   waiting     for each name its length in 4 digits, the name, the length of its list of ids in 8 digits, and that
+--               list, with commas
+--   its_latch   a GET_LOCK that another connection of the same client holds. To sleep is to wait for it. Why not
+--               SLEEP(): in MariaDB, KILL and the sleeper that it wakes may block each other there, for seconds
+--   seconds     how long to sleep
 -- A client that admits a ticket commits first, and then ends our statement (fencelock_v2_ring). If our statement
 -- has not begun by then, it will see the commit. If it has begun, KILL ends it wherever it is.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_listen(

@@ -1,7 +1,5 @@
 -- Delete some notes that have expired. Skips locked rows: to wait for them while it holds locks itself could
 -- deadlock.
---
--- moment   the server's clock
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_forget(moment BIGINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -21,10 +19,9 @@ BEGIN
 END
 //
 -- Store a note for a name, if the ticket holds the name, alone or with others. Answers 1, or 0 if it does not.
---
--- its_name, its_id   the ticket
--- its_note           the text
--- keep_us            how long to keep it
+--   its_name, its_id   the ticket
+--   its_note           the text
+--   keep_us            how long to keep it
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_remember(
     its_name VARBINARY(512), its_id VARBINARY(64), its_note MEDIUMBLOB, keep_us BIGINT
 )

@@ -1,14 +1,12 @@
 -- What the other procedures share.
---
 -- A standing is a text, "PLACE FENCE ABANDONED RECHECK_US". PLACE is 0 gone, 1 waiting, 2 admitted, 3 refused.
 -- The name's row is locked. A procedure changes the row itself, and its caller reads the row again.
---
 -- Arguments that come again and again:
--- its_name   the name
--- moment     the server's clock, in µs, read after the name's row was locked
--- asking     the id of the ticket that this request is about: it reads its standing in the answer, so its client
---            is not woken for it. '' if there is none. NULL: wake no client
--- bells      the channels of the clients to wake after the commit, each with a comma behind it
+--   its_name   the name
+--   moment     the server's clock, in µs, read after the name's row was locked
+--   asking     the id of the ticket that this request is about: it reads its standing in the answer, so its client
+--              is not woken for it. '' if there is none. NULL: wake no client
+--   bells      the channels of the clients to wake after the commit, each with a comma behind it
 
 -- Wake the clients that listen on these channels. The listener of a client holds a GET_LOCK that is named after
 -- its channel, which tells its connection. It sleeps in a statement that may be ended at any time. KILL QUERY
@@ -85,8 +83,7 @@ BEGIN
 END
 //
 -- Count one more holder that shares the name.
---
--- its_fence, its_expires, its_team, its_weight   of that holder
+--   its_fence, its_expires, its_team, its_weight   of that holder
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_beside(
     its_name VARBINARY(512), its_fence BIGINT, its_expires BIGINT, its_team VARBINARY(64),
     its_weight BIGINT
@@ -128,10 +125,9 @@ END
 //
 -- The standing of a waiting ticket that lives. The queue must be settled (fencelock_v2_settle). Deletes expired
 -- waiters ahead of it.
---
--- its_fence                               of the ticket
--- holder_id, last_fence, holder_expires   the columns id, fence and expires of the name's row
--- standing                                the result
+--   its_fence                               of the ticket
+--   holder_id, last_fence, holder_expires   the columns id, fence and expires of the name's row
+--   standing                                the result
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_waiting(
     its_name VARBINARY(512), its_fence BIGINT, holder_id VARBINARY(64), last_fence BIGINT,
     holder_expires BIGINT, moment BIGINT, OUT standing VARBINARY(80)
@@ -158,13 +154,12 @@ BEGIN
 END
 //
 -- Extend a ticket that shares the name or waits. The queue must be settled (fencelock_v2_settle).
---
--- its_id                   the ticket
--- ttl_us                   how long it lives from now on
--- its_channel, its_owner   its new ones; NULL keeps the old ones
--- was_abandoned, holder_id, last_fence, holder_expires
---                          the columns abandoned, id, fence and expires of the name's row
--- standing                 the result; NULL if the ticket is not there or has expired
+--   its_id                   the ticket
+--   ttl_us                   how long it lives from now on
+--   its_channel, its_owner   its new ones; NULL keeps the old ones
+--   was_abandoned, holder_id, last_fence, holder_expires
+--                            the columns abandoned, id, fence and expires of the name's row
+--   standing                 the result; NULL if the ticket is not there or has expired
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_look(
     its_name VARBINARY(512), its_id VARBINARY(64), ttl_us BIGINT,
     its_channel VARBINARY(64), its_owner VARBINARY(8000), moment BIGINT,

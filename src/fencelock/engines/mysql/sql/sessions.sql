@@ -1,15 +1,13 @@
 -- For mysql+getlock:// only: MySQL's own session locks, with a fence and a name for each.
---
 -- The lock of a name is a GET_LOCK named after a hash of the name. A waiting session also holds a GET_LOCK named
 -- after its ticket, as a sign that it lives. IS_USED_LOCK tells which connection has them. Both end with the
 -- connection.
---
 -- Arguments that come again and again:
--- its_name, its_id   the ticket
--- its_hash           the hash of the name, which the server locks
--- its_owner          host, pid and label, for people
--- lowest             the lowest fence that the ticket may get
--- departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
+--   its_name, its_id   the ticket
+--   its_hash           the hash of the name, which the server locks
+--   its_owner          host, pid and label, for people
+--   lowest             the lowest fence that the ticket may get
+--   departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
 
 -- What outlasts a lock: its fence, and whether its last holder released. The same row has that holder, so to
 -- take and release a lock updates one row. The hash is unique here: that is how two names with the same hash are
@@ -73,8 +71,7 @@ END
 //
 -- Take the lock in this session if it is free. Answers with a standing. If that is "waiting", the client calls
 -- GET_LOCK(its_hash) in this session next, and then fencelock_v3_session_admit.
---
--- if_free   don't wait
+--   if_free   don't wait
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_enter(
     its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(8000),
     lowest BIGINT, if_free BOOLEAN
@@ -174,8 +171,7 @@ BEGIN
 END
 //
 -- The standing of a ticket: "gone" unless its session lives and has its locks.
---
--- standing   the result
+--   standing   the result
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_look(
     its_name VARBINARY(512), its_id VARBINARY(64), OUT standing VARBINARY(64)
 )
@@ -193,8 +189,7 @@ BEGIN
 END
 //
 -- The heartbeat of all sessions of a client. Answers with standings, in order.
---
--- tickets   for each ticket the length of its name in 4 digits, the name, the length of its id in 4 digits, the id
+--   tickets   for each ticket the length of its name in 4 digits, the name, the length of its id in 4 digits, the id
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_renew(tickets LONGBLOB)
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -227,8 +222,7 @@ BEGIN
 END
 //
 -- Like fencelock_v2_inspect. Nothing expires here, so EXPIRES_US is -1.
---
--- most   how many waiters to list
+--   most   how many waiters to list
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_inspect(its_name VARBINARY(512), most INT)
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN

@@ -1,8 +1,6 @@
 -- Delete some names that have not been used for long: an hour after a release, a day after a holder that did
 -- not release. One in 64 grants calls this, and it looks through 256 names. Each grant adds at most one name,
 -- so the tables can't grow without end. Skips locked rows: a later sweep finds them.
---
--- moment   the server's clock
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_sweep(moment BIGINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 sweep: BEGIN

@@ -1,13 +1,12 @@
--- Join the queue of a name. A ticket that is already in the queue is renewed. Returns a standing (see queue.sql).
---
--- its_name, its_id   the ticket
--- ttl_us             how long it lives unless renewed
--- its_channel        where its client listens; '' if it can't
--- its_owner          host, pid and label, for people
--- if_free            join only if admitted at once
--- lowest             the lowest fence that a new ticket may get
--- its_team           the group it may share with; '' if it holds alone
--- its_weight, its_permits   see core/admission.py
+-- Join the queue of a name, or renew a ticket that is already in it. Returns a standing (see queue.sql).
+--   its_name, its_id   the ticket
+--   ttl_us             how long it lives unless renewed
+--   its_channel        where its client listens; '' if it can't
+--   its_owner          host, pid and label, for people
+--   if_free            join only if admitted at once
+--   lowest             the lowest fence that a new ticket may get
+--   its_team           the group it may share with; '' if it holds alone
+--   its_weight, its_permits   see core/admission.py
 
 -- The general case.
 CREATE OR REPLACE FUNCTION fencelock.v2_join(

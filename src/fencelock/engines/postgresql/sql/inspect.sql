@@ -1,8 +1,6 @@
 -- The holders and waiters of a name. Returns lines: first "NEWEST ABANDONED HOLDERS WAITING", then for each
 -- holder and each of the first waiters "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER". No ids.
---
--- its_name   the name
--- most       how many waiters to list
+--   most   how many waiters to list
 CREATE OR REPLACE FUNCTION fencelock.v2_inspect(
     its_name text, most int
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -50,8 +48,6 @@ BEGIN
 END $$;
 
 -- Take out all holders of a name. An exclusive holder counts as lost. Returns false if there was none.
---
--- its_name   the name
 CREATE OR REPLACE FUNCTION fencelock.v2_evict(its_name text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     it        fencelock.names;
@@ -77,8 +73,7 @@ BEGIN
 END $$;
 
 -- For clients that can't be notified: a row "ID STANDING" for each of these tickets that was admitted.
---
--- its_names, its_ids   one item for each ticket
+--   its_names, its_ids   one item for each ticket
 CREATE OR REPLACE FUNCTION fencelock.v2_admitted(
     its_names text[], its_ids text[]
 ) RETURNS SETOF text LANGUAGE sql STABLE AS $$

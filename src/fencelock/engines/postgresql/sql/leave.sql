@@ -1,8 +1,7 @@
 -- Take a ticket out of its queue, and notify the clients of the tickets that this admits. Returns false if the
 -- ticket was not there (any more).
---
--- its_name, its_id   the ticket
--- departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
+--   its_name, its_id   the ticket
+--   departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
 
 -- The general case: the ticket shares the name, or waits, or has expired.
 CREATE OR REPLACE FUNCTION fencelock.v2_take_out(
@@ -53,10 +52,7 @@ END $$;
 
 -- Tell the waiter behind a removed ticket how long the ticket that is ahead of it now may live. It should look
 -- again when that one expires.
---
--- it          the name's row, locked
--- its_fence   the fence of the removed ticket
--- now         the server's clock
+--   its_fence   the fence of the removed ticket
 CREATE OR REPLACE FUNCTION fencelock.v2_nudge(
     it fencelock.names, its_fence bigint, now bigint
 ) RETURNS void LANGUAGE plpgsql AS $$

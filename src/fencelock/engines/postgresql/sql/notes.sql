@@ -1,8 +1,7 @@
 -- Store a note for a name, if the ticket holds the name, alone or with others. Returns whether it does.
---
--- its_name, its_id   the ticket
--- its_note           the text
--- keep_us            how long to keep it
+--   its_name, its_id   the ticket
+--   its_note           the text
+--   keep_us            how long to keep it
 CREATE OR REPLACE FUNCTION fencelock.v2_remember(
     its_name text, its_id text, its_note text, keep_us bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$

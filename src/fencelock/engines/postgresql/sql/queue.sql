@@ -1,13 +1,11 @@
 -- What the other functions share.
---
 -- A standing is a text, "PLACE FENCE ABANDONED RECHECK_US". PLACE is 0 gone, 1 waiting, 2 admitted, 3 refused.
 -- A notification is "ID STANDING".
---
 -- Arguments that come again and again:
--- it       the name's row. It is locked. Functions change their copy and return it, and v2_store writes it
--- now      the server's clock, in µs
--- asking   the id of the ticket that this request is about: it reads its standing in the answer, so it gets no
---          notification. '' if there is none. NULL: notify no ticket
+--   it       the name's row. It is locked. Functions change their copy and return it, and v2_store writes it
+--   now      the server's clock, in µs
+--   asking   the id of the ticket that this request is about: it reads its standing in the answer, so it gets no
+--            notification. '' if there is none. NULL: notify no ticket
 
 -- The server's clock, in µs. Functions read it after they have locked the name's row: so a call that had to wait
 -- for the row lock still gives a whole lease. (Why date_part: extract is exact, and twice as slow.)
@@ -26,8 +24,7 @@ BEGIN
 END $$;
 
 -- Count one more holder that shares the name. Returns the changed row.
---
--- its_fence, its_expires, its_team, its_weight   of that holder
+--   its_fence, its_expires, its_team, its_weight   of that holder
 CREATE OR REPLACE FUNCTION fencelock.v2_beside(
     it fencelock.names, its_fence bigint, its_expires bigint, its_team text, its_weight bigint
 ) RETURNS fencelock.names LANGUAGE plpgsql AS $$
@@ -116,8 +113,7 @@ END $$;
 
 -- The standing of a waiting ticket that lives. The queue must be settled (v2_settle). Deletes expired waiters
 -- ahead of it.
---
--- its_fence   of the ticket
+--   its_fence   of the ticket
 CREATE OR REPLACE FUNCTION fencelock.v2_waiting(
     it fencelock.names, its_fence bigint, now bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -144,10 +140,9 @@ END $$;
 
 -- Extend a ticket that shares the name or waits. The queue must be settled (v2_settle). Returns its standing, or
 -- NULL if it is not there or has expired.
---
--- its_id                   the ticket
--- ttl_us                   how long it lives from now on
--- its_channel, its_owner   its new ones; NULL keeps the old ones
+--   its_id                   the ticket
+--   ttl_us                   how long it lives from now on
+--   its_channel, its_owner   its new ones; NULL keeps the old ones
 CREATE OR REPLACE FUNCTION fencelock.v2_look(
     it fencelock.names, its_id text, ttl_us bigint, its_channel text, its_owner text, now bigint
 ) RETURNS text LANGUAGE plpgsql AS $$

@@ -1,6 +1,5 @@
 -- Extend many tickets, holding or waiting. Never brings a ticket back. Returns their standings, in order.
---
--- its_names, its_ids, ttls_us   one item for each ticket
+--   its_names, its_ids, ttls_us   one item for each ticket
 CREATE OR REPLACE FUNCTION fencelock.v2_renew(
     its_names text[], its_ids text[], ttls_us bigint[]
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$

@@ -1,11 +1,10 @@
 -- For postgresql+advisory:// only: PostgreSQL's own session locks, with a fence and a name for each.
---
 -- Arguments that come again and again:
--- its_name, its_id   the ticket
--- its_key            the 64-bit hash of the name, which the server locks
--- its_owner          host, pid and label, for people
--- lowest             the lowest fence that the ticket may get
--- departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
+--   its_name, its_id   the ticket
+--   its_key            the 64-bit hash of the name, which the server locks
+--   its_owner          host, pid and label, for people
+--   lowest             the lowest fence that the ticket may get
+--   departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
 
 -- What outlasts a lock: its fence, and whether its last holder released. The key is unique here: that is how two
 -- names with the same hash are found.
@@ -66,8 +65,7 @@ END $$;
 
 -- Take the lock in this session if it is free. Returns a standing. If that is "waiting", the client calls
 -- pg_advisory_lock(its_key) in this session next, and then v2_session_admit.
---
--- if_free   don't wait
+--   if_free   don't wait
 CREATE OR REPLACE FUNCTION fencelock.v2_session_enter(
     its_name text, its_id text, its_key bigint, its_owner text, lowest bigint, if_free boolean
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -150,8 +148,6 @@ BEGIN
 END $$;
 
 -- The heartbeat of all sessions of a client. Returns the standings of these tickets, in order.
---
--- its_ids   the tickets
 CREATE OR REPLACE FUNCTION fencelock.v2_session_renew(
     its_ids text[]
 ) RETURNS SETOF text LANGUAGE sql STABLE AS $$
@@ -174,8 +170,7 @@ CREATE OR REPLACE FUNCTION fencelock.v2_session_rename(
 $$;
 
 -- Like v2_inspect. Nothing expires here, so EXPIRES_US is -1.
---
--- most   how many waiters to list
+--   most   how many waiters to list
 CREATE OR REPLACE FUNCTION fencelock.v2_session_inspect(
     its_name text, most int
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -220,8 +215,6 @@ BEGIN
 END $$;
 
 -- Delete the rows of dead sessions, and of names that have not been used for long.
---
--- now   the server's clock, in µs
 CREATE OR REPLACE FUNCTION fencelock.v2_session_sweep(now bigint) RETURNS void LANGUAGE sql AS $$
     DELETE FROM fencelock.sessions s
      WHERE NOT EXISTS (SELECT 1 FROM pg_stat_activity a

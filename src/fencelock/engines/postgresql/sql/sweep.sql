@@ -1,8 +1,6 @@
 -- Delete some names that have not been used for long: an hour after a release, a day after a holder that did
 -- not release. One in 64 grants calls this, and it looks through 256 names. Each grant adds at most one name,
 -- so the tables can't grow without end. Skips locked rows: a later sweep finds them.
---
--- now   the server's clock
 CREATE OR REPLACE FUNCTION fencelock.v2_sweep(now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     hour   CONSTANT bigint := 3600000000;

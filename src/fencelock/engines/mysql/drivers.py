@@ -40,7 +40,7 @@ def blocking_socket(conn: Any) -> Any:
     return conn._sock
 
 
-def set_read_timeout(conn: Any, seconds: float) -> None:
+def set_read_timeout(conn: Any, seconds: float | None) -> None:
     """Set the timeout of PyMySQL's next read. It is applied before each read."""
     conn._read_timeout = seconds
 

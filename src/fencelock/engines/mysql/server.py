@@ -63,9 +63,8 @@ class Server:
             await self._check(wire, deadline - clock.now())
         except DatabaseFailed as error:
             wire.close()
-            raise DatabaseFailed(
-                f"{error} (while connecting)", "not applied", error.code
-            ) from error
+            text = f"{error} (while connecting)"
+            raise DatabaseFailed(text, "not applied", error.code) from error
         except BaseException:
             wire.close()
             raise
@@ -79,9 +78,7 @@ class Server:
         deadline = clock.now() + timeout
         lock = f"SELECT GET_LOCK({binary(_INSTALLING)}, {max(0, int(timeout))})"
         if await wire.call(lock, timeout) != ["1"]:
-            raise DatabaseFailed(
-                "another client has been creating the tables for long", "not applied"
-            )
+            raise DatabaseFailed("another client is still creating the tables", "not applied")
         prefix = self._target.prefix
         try:
             existing = await wire.call(_EXISTING.format(prefix=prefix), deadline - clock.now())
@@ -91,14 +88,11 @@ class Server:
             await wire.call(f"DO RELEASE_LOCK({binary(_INSTALLING)})", deadline - clock.now())
         except DatabaseFailed as error:
             wire.close()
+            why = "are not there, and this user may not create them"
             if error.code not in NOT_ALLOWED:
-                text = f"can't create the tables and procedures {prefix}_…: {error}"
-                raise DatabaseFailed(text, "not applied") from error
-            raise DatabaseFailed(
-                f"the tables and procedures {prefix}_… are not there, and this user may not create "
-                f"them: {error}",
-                "not applied",  # without the code, whose advice would be another
-            ) from error
+                why = "are not complete, and can't be created"
+            text = f"the tables and procedures {prefix}_… {why}: {error}"
+            raise DatabaseFailed(text, "not applied") from error  # the code's advice would mislead
 
     async def _open(self, timeout: float) -> Wire:
         try:

@@ -23,9 +23,6 @@ from fencelock.engines.mysql.errors import ENDED, ERRORS, KILLED, LOST
 from fencelock.engines.sql.failure import DatabaseFailed
 from fencelock.engines.sql.interruptible import InterruptibleWait, input_poll, interrupt
 
-_A_YEAR = 365 * 86_400.0
-"""Seconds."""
-
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
     "charset": "utf8mb4",
@@ -41,7 +38,7 @@ class EmptyMeansYes(str):
 
 
 class Wire(ABC):
-    """A connection in autocommit. Procedures end their transactions themselves."""
+    """A connection in autocommit: see `sql/database.py`. Procedures end their transactions themselves."""
 
     def __init__(self, conn: Any, descriptor: int) -> None:
         self._conn = conn
@@ -65,12 +62,10 @@ class Wire(ABC):
             return await self._exchange(sql, timeout)
 
     async def begin(self, request: str, timeout: float) -> None:
-        """Send a statement whose answer may take long, and don't wait for the answer."""
         with self._failing(timeout):
             await self._send(request)
 
     async def answered(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds for the answer to `begin`. Returns whether it came."""
         try:
             rows = await self._receive(timeout)
         except Exception as error:  # a driver may raise anything if an answer was damaged
@@ -109,7 +104,7 @@ class Wire(ABC):
         return DatabaseFailed(text, "unknown" if code in ENDED else "not applied", str(code))
 
     @abstractmethod
-    async def _exchange(self, sql: str, timeout: float) -> Rows: ...
+    async def _exchange(self, sql: str, timeout: float | None) -> Rows: ...
 
     @abstractmethod
     async def _send(self, sql: str) -> None: ...
@@ -118,16 +113,15 @@ class Wire(ABC):
     async def _receive(self, timeout: float) -> Rows | None: ...
 
     @abstractmethod
-    def interrupt(self) -> None:
-        """Make a waiting `answered` return at once. From any thread."""
+    def interrupt(self) -> None: ...
 
     def is_cut(self) -> bool:
-        """Whether the server has closed the idle connection: it sends nothing else to an idle one."""
-        return bool(self._input.poll(0))
+        return bool(
+            self._input.poll(0)
+        )  # to an idle client the server sends nothing but its goodbye
 
     @abstractmethod
-    def hang_up(self) -> None:
-        """End it from another thread or task: the reader wakes up and closes it."""
+    def hang_up(self) -> None: ...
 
     @abstractmethod
     def close(self) -> None: ...
@@ -149,7 +143,7 @@ class BlockingWire(Wire):
         options["ssl_disabled"] = settings["ssl"] is None
         return cls(pymysql.connect(**{**settings, **options, **_OPTIONS}))
 
-    async def _exchange(self, sql: str, timeout: float) -> Rows:
+    async def _exchange(self, sql: str, timeout: float | None) -> Rows:
         conn = self._conn
         drivers.set_read_timeout(conn, timeout)
         conn.query(sql)  # a cursor would only copy the rows
@@ -208,7 +202,7 @@ class AsyncioWire(Wire):
             raise
         return cls(conn)
 
-    async def _exchange(self, sql: str, timeout: float) -> Rows:
+    async def _exchange(self, sql: str, timeout: float | None) -> Rows:
         # Without a cursor: it would send another request for warnings, and log them. The end of a sleep by
         # KILL QUERY is such a warning.
         conn = self._conn
@@ -221,7 +215,7 @@ class AsyncioWire(Wire):
         return rows
 
     async def _send(self, sql: str) -> None:
-        self._begun = asyncio.create_task(self._exchange(sql, _A_YEAR))
+        self._begun = asyncio.create_task(self._exchange(sql, None))
 
     async def _receive(self, timeout: float) -> Rows | None:
         assert self._begun is not None

@@ -17,7 +17,7 @@ from fencelock.io.contract import IO
 
 log = logging.getLogger("fencelock")
 
-_OLDEST = 120_000
+_OLDEST = 12
 
 _FACTS = """
 SELECT current_setting('server_version_num'), pg_is_in_recovery(),
@@ -73,10 +73,8 @@ class Server:
             self._hosts.remove(host)
             self._hosts.insert(0, host)  # likely to be the primary next time, too
             return wire
-        text = "; ".join(str(failure) for failure in failures)
-        raise DatabaseFailed(
-            f"can't connect to {text}", "not applied", failures[0].code
-        ) from failures[0]
+        text = "can't connect to " + "; ".join(str(failure) for failure in failures)
+        raise DatabaseFailed(text, "not applied", failures[0].code) from failures[0]
 
     async def install(self, wire: Wire, timeout: float) -> None:
         """Create what is missing. Of many concurrent clients one does it, and the others wait for it."""
@@ -117,14 +115,12 @@ class Server:
 
     async def _check(self, wire: Wire, deadline: float) -> None:
         """Check that this server can give correct locks, and set up the session."""
-        text = _FACTS + _NO_IDLE_TIMEOUTS
-        ((version, standby, direct, durability), *_) = await wire.script(
-            text, deadline - clock.now()
-        )
-        if int(version or 0) < _OLDEST:
-            raise DatabaseFailed(
-                f"PostgreSQL {int(version or 0) // 10_000}, but Fencelock needs 12", "not applied"
-            )
+        facts, *_ = await wire.script(_FACTS + _NO_IDLE_TIMEOUTS, deadline - clock.now())
+        version, standby, direct, durability = facts
+        major = int(version or 0) // 10_000
+        if major < _OLDEST:
+            text = f"PostgreSQL {major}, but Fencelock needs {_OLDEST}"
+            raise DatabaseFailed(text, "not applied")
         if standby == "t":
             raise DatabaseFailed("this is a standby, which can't give out locks", "not applied")
         self.pooled = self.pooled or direct != "yes"

@@ -39,7 +39,7 @@ _SUCCESS = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMP
 
 
 class Wire:
-    """A connection in autocommit: it never leaves a transaction open."""
+    """A connection in autocommit, which never leaves a transaction open: see `sql/database.py`."""
 
     def __init__(self, conn: pq.abc.PGconn, wait: SocketWait) -> None:
         self._conn = conn
@@ -121,7 +121,6 @@ class Wire:
         ]
 
     async def begin(self, request: Request, timeout: float) -> None:
-        """Send a statement whose answer may take long, and don't wait for the answer."""
         statement, values = request
         encoded = [value.encode() for value in values]
         with self._failing("unknown", f"could not send a request within {timeout:.3g} s"):
@@ -129,7 +128,6 @@ class Wire:
             await self._flush(clock.now() + timeout)
 
     async def answered(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds for the answer to `begin`. Returns whether it came."""
         deadline = clock.now() + timeout
         with self._failing("not applied", "only a part of an answer came"):
             while self._conn.is_busy():
@@ -157,11 +155,11 @@ class Wire:
             return payloads
 
     def is_cut(self) -> bool:
-        """Whether the server has closed the idle connection: it sends nothing else to an idle one."""
-        return bool(self._input.poll(0))
+        return bool(
+            self._input.poll(0)
+        )  # to an idle client the server sends nothing but its goodbye
 
     def hang_up(self) -> None:
-        """End it from another thread: the reader wakes up and closes it."""
         with self._closing, suppress(OSError):
             if not self.broken:  # else the descriptor may belong to another connection by now
                 with socket.socket(fileno=os.dup(self._wait.descriptor)) as same:

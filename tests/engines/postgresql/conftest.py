@@ -1,4 +1,4 @@
-"""Fixtures for what only PostgreSQL does: one face at a time, on any URL, and what the server sees."""
+"""Fixtures for what only PostgreSQL does: servers, and a client of one face at a time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is wrong is said, with what to do about it, and without secrets."""
+"""Errors say what is wrong and what to do about it, without secrets."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ SECRET = "open-sesame"
 
 
 async def refusal(cell: Cell, *, silent: bool = False) -> str:
-    """What one is told who wants a lock there."""
+    """The error of a client that wants a lock there."""
     client = cell.client()
     while True:
         with pytest.raises(fencelock.EngineError) as caught:
@@ -45,7 +45,7 @@ async def test_a_wrong_database(server: PostgresqlServer, open_cell: OpenCell) -
     assert "check the user and the database" in text
 
 
-async def test_nobody_there(open_cell: OpenCell) -> None:
+async def test_no_server_there(open_cell: OpenCell) -> None:
     text = await refusal(open_cell(f"postgresql://user:{SECRET}@{HOST}:{free_port()}/db"))
     assert "onnection refused" in text
     assert "is the server running there" in text

@@ -1,4 +1,4 @@
-"""Who waits is woken by the release itself; many who wait need few connections."""
+"""The release itself wakes the next waiter."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ async def test_a_wake_up_carries_the_answer(
 
 
 async def test_a_wake_up_that_is_lost(cell: Cell, server: PostgresqlServer) -> None:
-    """Renewals bring the news as well."""
+    """The next renewal tells the waiter that it was admitted."""
     client, other = cell.client(), cell.client()
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=1.5).acquire)
@@ -37,8 +37,8 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: PostgresqlServer) -> N
     assert (await within(waiter)).fence > lease.fence
 
 
-async def test_one_who_can_not_listen_hears_that_it_shares(cell: Cell) -> None:
-    """As behind a pooler: it asks for all of its tickets, and those who share are not in the name's row."""
+async def test_a_client_that_must_poll_learns_that_its_readers_were_admitted(cell: Cell) -> None:
+    """As behind a pooler. Readers are not in the name's row: the poll must look at the tickets, too."""
     desk = Desk(cell)
     desk.engine._listener._must_poll, desk.engine._listener.channel = True, ""
     writer = await desk.joined("writer")

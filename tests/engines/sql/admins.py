@@ -1,4 +1,4 @@
-"""What a admin sees of session locks, and does to them, in either database."""
+"""Administrators of either database: they look at sessions and session locks, and end them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.servers_postgresql import PostgresqlServer
 
 
 class Admin(ABC):
-    """Somebody else's eyes and hands in a server."""
+    """A connection of its own to a server."""
 
     scheme: str
     server: Any
 
     @property
     def url(self) -> str:
-        """With heartbeats that are short enough to wait for their failure."""
+        """The URL of session locks there, with heartbeats short enough for a test to wait for."""
         _, _, rest = self.server.url.partition("://")
         return f"{self.scheme}://{rest}?heartbeat=1"
 
@@ -34,18 +34,18 @@ class Admin(ABC):
 
     @abstractmethod
     def waiting(self) -> list[int]:
-        """The sessions that wait for one."""
+        """The sessions that wait for a lock."""
 
     @abstractmethod
     def end(self, session: int) -> None: ...
 
     @abstractmethod
     def rows(self) -> int:
-        """How many tickets are remembered."""
+        """How many tickets the tables have."""
 
     @abstractmethod
     def failing_releases(self) -> AbstractContextManager[None]:
-        """Have the server roll back whoever wants to give a lock back."""
+        """Make every release of a lock fail."""
 
 
 class PostgresqlAdmin(Admin):

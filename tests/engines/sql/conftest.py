@@ -1,4 +1,4 @@
-"""Fixtures for what the SQL engines have in common: a admin in each database."""
+"""Fixtures for what the SQL engines share: a server of each database, and its administrator."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,9 +27,9 @@ class Database(NamedTuple):
 @pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest) -> Database:
     server = request.getfixturevalue(f"shared_{request.param}")
-    seeing: Any = postgresql if request.param == "postgresql" else mysql
-    seeing.clean(server)
-    connections, listening = partial(seeing.connections, server), partial(seeing.listening, server)
+    state: Any = postgresql if request.param == "postgresql" else mysql
+    state.clean(server)
+    connections, listening = partial(state.connections, server), partial(state.listening, server)
     return Database(request.param, server, connections, listening)
 
 
@@ -42,13 +42,13 @@ def tables(database: Database) -> Tables:
 
 @pytest.fixture
 def admin(database: Database) -> Admin:
-    """Of session locks there."""
+    """The administrator of that server."""
     return _admin(database.name, database.server)
 
 
 @pytest.fixture(params=DATABASES)
 def own_admin(request: pytest.FixtureRequest) -> Admin:
-    """In a server to be stopped and started."""
+    """The administrator of a server that the test may stop and start."""
     return _admin(request.param, request.getfixturevalue(f"{request.param}_server")())
 
 

@@ -1,4 +1,4 @@
-"""The tables of either database, for tests that look into them or change them behind our back."""
+"""The tables of either database, for tests that read or change them directly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOR_LONG = 4 * 10**15
 
 
 class Tables(ABC):
-    """One way to name them, and to call what works on them."""
+    """How a database names the tables, and calls the functions that work on them."""
 
     prefix: str
     call: str
@@ -25,7 +25,7 @@ class Tables(ABC):
         self.server.execute(f"UPDATE {self.prefix}{table} SET {changes} WHERE {condition}")
 
     def crowd(self, name: str, count: int) -> None:
-        """So many more who wait, each of them to hold alone."""
+        """Add so many exclusive waiters to the queue of a name."""
         self.server.execute(
             f"INSERT INTO {self.prefix}tickets (name, fence, id, owner, joined, expires, channel) "
             f"SELECT %s, {_FOR_LONG} + seq, CONCAT('crowd ', seq), 'host 1 ', 1, {_FOR_LONG}, '' "
@@ -34,7 +34,7 @@ class Tables(ABC):
         )
 
     def noted(self) -> list[str]:
-        """The names that have a note, whether its time is up or not."""
+        """The names that have a note, expired or not."""
         rows = self.server.execute(f"SELECT {self.text.format('name')} FROM {self.prefix}notes")
         return sorted(name for (name,) in rows)
 
@@ -43,7 +43,7 @@ class Tables(ABC):
 
     @abstractmethod
     def reads(self, call: str) -> int:
-        """How many tickets the server looks at for a call."""
+        """How many tickets the server reads for a call."""
 
 
 class PostgresqlTables(Tables):

@@ -1,4 +1,4 @@
-"""The registry of those who wait: one listener, whoever starts it and however it ends."""
+"""The listener: there is one, whichever waiter starts it, and its end wakes all waiters."""
 
 import threading
 
@@ -20,7 +20,7 @@ async def ask_nothing(request: object, timeout: float) -> list[str]:
 
 
 class FakeListener(Listener[FakeWire]):
-    """Listens to the test."""
+    """Gets its wake-ups from the test."""
 
     def __init__(self) -> None:
         super().__init__(ask_nothing, BlockingIO())
@@ -45,8 +45,8 @@ class FakeListener(Listener[FakeWire]):
         run(task.join())
 
 
-def test_many_who_start_it_start_one() -> None:
-    """Each may have looked just before another one was done."""
+def test_many_callers_start_one_listener() -> None:
+    """Each caller may have looked just before another caller was done."""
     for _ in range(100):
         listener = FakeListener()
         threads = [threading.Thread(target=lambda: run(listener.start(5))) for _ in range(8)]  # noqa: B023
@@ -58,7 +58,7 @@ def test_many_who_start_it_start_one() -> None:
         run(listener.close())
 
 
-def test_news_that_came_before_anyone_sleeps() -> None:
+def test_a_wake_up_before_the_waiter_sleeps() -> None:
     listener = FakeListener()
     run(listener.start(5))
     assert listener.subscribe(ONE)
@@ -72,9 +72,9 @@ def test_news_that_came_before_anyone_sleeps() -> None:
 
 @pytest.mark.parametrize(
     "failure",
-    [DatabaseFailed("the server hung up", "unknown"), OSError("what nobody has thought of")],
+    [DatabaseFailed("the server hung up", "unknown"), OSError("an unexpected error")],
 )
-def test_nobody_is_left_asleep_when_it_is_lost(failure: Exception) -> None:
+def test_its_failure_wakes_all_waiters(failure: Exception) -> None:
     listener = FakeListener()
     run(listener.start(5))
     listener.subscribe(ONE)
@@ -92,13 +92,13 @@ def test_nobody_is_left_asleep_when_it_is_lost(failure: Exception) -> None:
     sleeper.join(10)
     # It slept already, or had not begun to.
     assert heard == [None] or str(failure) in str(heard)
-    assert not listener.subscribe(ONE), "nobody listens now"
+    assert not listener.subscribe(ONE), "there is no listener now"
     run(listener.start(5))
     assert listener.subscribe(ONE)
     run(listener.close())
 
 
-def test_one_who_sleeps_is_roused() -> None:
+def test_an_interruption_ends_a_sleep() -> None:
     listener = FakeListener()
     run(listener.start(5))
     listener.subscribe(ONE)
@@ -111,9 +111,9 @@ def test_one_who_sleeps_is_roused() -> None:
         listener.interrupt("id")
         return not sleeper.is_alive()
 
-    eventually(back, "it to come back")
+    eventually(back, "the sleep to end")
     assert heard == [None]
-    listener.interrupt("a stranger")
+    listener.interrupt("unknown")
     run(listener.close())
 
 

@@ -1,4 +1,4 @@
-"""The pool: no connection is lost or counted twice, whoever is cancelled and whenever it is closed."""
+"""The pool: no connection is lost or counted twice, whatever is cancelled and whenever it is closed."""
 
 import asyncio
 
@@ -54,14 +54,14 @@ async def pool(server: FakeServer) -> Pool[FakeWire]:
 
 
 async def waiting(pool: Pool[FakeWire], *, timeout: float = 5) -> "asyncio.Task[FakeWire]":
-    """One that waits for the only connection."""
+    """A caller that waits for the only connection."""
     task = asyncio.create_task(pool.take(timeout))
     await asyncio.sleep(0)
     assert len(pool._waiting) > 0
     return task
 
 
-async def test_who_waited_longest_is_next(pool: Pool[FakeWire]) -> None:
+async def test_the_longest_waiting_caller_is_next(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
     first, second = await waiting(pool), await waiting(pool)
     pool.give(wire)
@@ -71,7 +71,7 @@ async def test_who_waited_longest_is_next(pool: Pool[FakeWire]) -> None:
     assert await second is wire
 
 
-async def test_one_that_is_cancelled_passes_on_what_it_was_just_given(
+async def test_a_cancelled_caller_passes_on_its_connection(
     pool: Pool[FakeWire],
 ) -> None:
     wire = await pool.take(5)
@@ -82,7 +82,7 @@ async def test_one_that_is_cancelled_passes_on_what_it_was_just_given(
     assert first.cancelled()
 
 
-async def test_one_that_is_cancelled_while_it_connects_lets_the_next_do_it(
+async def test_a_caller_cancelled_while_it_connects_lets_the_next_connect(
     pool: Pool[FakeWire], server: FakeServer
 ) -> None:
     server.ready.clear()
@@ -103,7 +103,7 @@ async def test_all_were_busy(pool: Pool[FakeWire]) -> None:
     assert await pool.take(5) is wire
 
 
-async def test_one_that_was_cut_is_replaced(pool: Pool[FakeWire]) -> None:
+async def test_a_cut_connection_is_replaced(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
     pool.give(wire)
     wire.cut = True
@@ -112,7 +112,7 @@ async def test_one_that_was_cut_is_replaced(pool: Pool[FakeWire]) -> None:
     assert pool._open == 1
 
 
-async def test_closed_while_somebody_waits(pool: Pool[FakeWire]) -> None:
+async def test_closed_while_a_caller_waits(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
     one, cancelled = await waiting(pool), await waiting(pool)
     pool.close()
@@ -126,7 +126,7 @@ async def test_closed_while_somebody_waits(pool: Pool[FakeWire]) -> None:
     assert pool._open == 0
 
 
-async def test_closed_while_somebody_connects(pool: Pool[FakeWire], server: FakeServer) -> None:
+async def test_closed_while_a_caller_connects(pool: Pool[FakeWire], server: FakeServer) -> None:
     server.ready.clear()
     one = asyncio.create_task(pool.take(5))
     await asyncio.sleep(0)
@@ -138,7 +138,7 @@ async def test_closed_while_somebody_connects(pool: Pool[FakeWire], server: Fake
     assert pool._open == 0
 
 
-async def test_closed_when_one_that_was_given_something_is_cancelled(pool: Pool[FakeWire]) -> None:
+async def test_closed_when_a_caller_with_a_connection_is_cancelled(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
     one = await waiting(pool)
     pool.give(wire)

@@ -1,4 +1,4 @@
-"""postgresql+advisory:// and mysql+getlock://: a session is a ticket. What they declare, and do instead."""
+"""postgresql+advisory:// and mysql+getlock://: each ticket is a session."""
 
 import subprocess
 import sys
@@ -77,20 +77,20 @@ async def test_a_waiters_session_is_ended(cell: Cell, admin: Admin) -> None:
     assert (await within(waiter)).fence > lease.fence
 
 
-async def test_who_gives_up_leaves_no_waiter_behind(cell: Cell, admin: Admin) -> None:
+async def test_a_waiter_that_gives_up_leaves_nothing_behind(cell: Cell, admin: Admin) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     for _ in range(3):
         with pytest.raises(fencelock.LockTimeout):
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=1))
-    await soon(lambda: admin.waiting() == [], "nobody to wait in the server")
+    await soon(lambda: admin.waiting() == [], "no session to wait in the server")
     assert admin.rows() == 1
     await cell.run(lease.release)
     assert admin.holding() == []
 
 
 async def test_a_release_that_fails_leaves_no_lock_in_a_session(cell: Cell, admin: Admin) -> None:
-    """A session that still has the lock must not be handed to the next one who asks."""
+    """The next ticket must not get a session that still has the lock."""
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     with admin.failing_releases():
@@ -100,7 +100,7 @@ async def test_a_release_that_fails_leaves_no_lock_in_a_session(cell: Cell, admi
     assert again.fence > lease.fence
 
 
-async def test_names_with_one_hash_are_found_out(
+async def test_names_with_the_same_hash_are_refused(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgresql_requests, "key_of", lambda *_: "42")
@@ -158,7 +158,7 @@ async def test_sessions_are_used_again(cell: Cell, admin: Admin) -> None:
 
 
 async def test_sessions_are_counted_right(cell: Cell, admin: Admin) -> None:
-    """However they end: a pool that counts wrong opens too many connections, or none any more."""
+    """However they end. A pool that counts wrong opens too many connections, or no more at all."""
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name).acquire)
@@ -177,10 +177,10 @@ async def test_sessions_are_counted_right(cell: Cell, admin: Admin) -> None:
     await soon(lambda: pool._open == len(pool._idle), "every connection to be accounted for")
 
 
-async def test_closed_while_somebody_joins(
+async def test_closed_while_a_ticket_joins(
     cell: Cell, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lock was granted, but nobody is there any more to keep it."""
+    """The server granted the lock, but the client is closed by then."""
     engine = cell.client()._engine
     sent = engine._ask_in
 
@@ -210,7 +210,7 @@ async def test_a_restart_frees_everything(own_admin: Admin, open_cell: OpenCell)
 
 
 def test_the_command_line_needs_no_ttl(admin: Admin) -> None:
-    """The command's time to end is a part of three heartbeats, not of the usual ttl."""
+    """The command's time to end is a part of three heartbeats, not of the default ttl."""
     words = ["run", "x", "--url", admin.url, "--", "sh", "-c", "sleep 1; echo done"]
     ended = subprocess.run(
         [sys.executable, "-m", "fencelock", *words], capture_output=True, text=True, timeout=60

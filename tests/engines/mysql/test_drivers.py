@@ -1,5 +1,6 @@
 """The private names of the drivers that `engines/mysql/drivers.py` uses: they exist, and do what it says."""
 
+import asyncio
 import inspect
 import re
 import socket
@@ -9,13 +10,13 @@ from typing import Any
 import asyncmy
 import pymysql
 import pytest
+from pymysql.constants import CLIENT
 
 from fencelock.core.url import Url
 from fencelock.engines.mysql import drivers
 from fencelock.engines.mysql.urls import target_of
-from fencelock.engines.mysql.wire import AsyncioWire, BlockingWire
 from tests.servers_mysql import MysqlServer
-from tests.waiting import soon, within
+from tests.waiting import soon
 
 PYMYSQL_NAMES = (
     "_sock",
@@ -55,42 +56,33 @@ def settings(server: MysqlServer) -> dict[str, Any]:
 
 
 async def test_pymysql(settings: dict[str, Any]) -> None:
-    wire = await BlockingWire.open(settings, 5)
-    conn = wire._conn
+    conn = pymysql.connect(**settings, client_flag=CLIENT.MULTI_STATEMENTS)
     gone = missing(conn, PYMYSQL_NAMES)
     assert not gone, complaint(pymysql, gone)
     try:
         assert isinstance(drivers.blocking_socket(conn), socket.socket)
-        drivers.send_query(conn, "SELECT 1; SELECT 2")
-        drivers.read_result(conn)
-        assert drivers.rows_of(conn) == [(1,)]
-        assert drivers.has_more(conn), "the second result follows"
-        conn.next_result()
-        assert drivers.rows_of(conn) == [(2,)]
-        assert not drivers.has_more(conn)
-        drivers.set_read_timeout(conn, 0.05)
+        assert drivers.query(conn, "SELECT 1; SELECT 2", 5) == [(1,), (2,)]
+        drivers.send(conn, "SELECT 3")
+        assert drivers.receive(conn) == [(3,)]
         with pytest.raises(drivers.DriverError, match="timed out"):
-            conn.query("SELECT SLEEP(60)")
+            drivers.query(conn, "SELECT SLEEP(60)", 0.05)
     finally:
         drivers.close_socket(conn)
     assert drivers.blocking_socket(conn) is None, "the timeout and the close have closed it"
 
 
 async def test_asyncmy(settings: dict[str, Any]) -> None:
-    wire = await AsyncioWire.open(settings, 5)
-    conn = wire._conn
+    options = {**settings, "client_flag": CLIENT.MULTI_STATEMENTS}
+    conn = asyncmy.Connection(**options)  # type: ignore[no-untyped-call]
+    await conn.connect()
     gone = missing(conn, ASYNCMY_NAMES)
     assert not gone, complaint(asyncmy, gone)
     try:
-        await within(conn.query("SELECT 1; SELECT 2"))
-        assert drivers.rows_of(conn) == [(1,)]
-        assert drivers.has_more(conn), "the second result follows"
-        await within(conn.next_result())
-        assert drivers.rows_of(conn) == [(2,)]
-        assert not drivers.has_more(conn)
+        rows = await asyncio.wait_for(drivers.query_async(conn, "SELECT 1; SELECT 2"), 5)
+        assert rows == [(1,), (2,)]
         assert drivers.asyncio_socket(conn).fileno() >= 0
         assert not drivers.is_broken(conn)
         drivers.asyncio_socket(conn).shutdown(socket.SHUT_RDWR)
         await soon(lambda: drivers.is_broken(conn), "asyncmy to notice that it is cut")
     finally:
-        wire.close()
+        conn.close()

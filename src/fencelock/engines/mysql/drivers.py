@@ -18,21 +18,33 @@ DriverError = (MySQLError, AsyncMySQLError)
 Rows = list[tuple[Any, ...]]
 
 
-def rows_of(conn: Any) -> Rows:
-    """The rows of the result that was read last. For both drivers."""
-    return list(conn._result.rows or ())
-
-
-def has_more(conn: Any) -> bool:
-    """Whether another result of the same request follows. For both drivers."""
-    return bool(conn._result.has_next)
-
-
-def code_and_message(error: Exception) -> tuple[int, str]:
+def code_and_message(error: BaseException) -> tuple[int, str]:
     """The MySQL error code, 0 if there is none, and the message of a driver's error."""
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     return code, text
+
+
+def query(conn: Any, sql: str, timeout: float | None) -> Rows:
+    """Run a statement over PyMySQL. Returns the rows of all its results. No cursor: it would copy them."""
+    conn._read_timeout = timeout  # PyMySQL applies it before each read
+    conn.query(sql)
+    rows = list(conn._result.rows or ())
+    while conn._result.has_next:
+        conn.next_result()
+        rows += conn._result.rows or ()
+    return rows
+
+
+def send(conn: Any, sql: str) -> None:
+    """Send a statement over PyMySQL without reading its answer."""
+    conn._execute_command(COMMAND.COM_QUERY, sql)
+
+
+def receive(conn: Any) -> Rows:
+    """Read the answer to `send`: the rows of its first result."""
+    conn._read_query_result()
+    return list(conn._result.rows or ())
 
 
 def blocking_socket(conn: Any) -> Any:
@@ -40,24 +52,23 @@ def blocking_socket(conn: Any) -> Any:
     return conn._sock
 
 
-def set_read_timeout(conn: Any, seconds: float | None) -> None:
-    """Set the timeout of PyMySQL's next read. It is applied before each read."""
-    conn._read_timeout = seconds
-
-
-def send_query(conn: Any, sql: str) -> None:
-    """Send a statement over PyMySQL without reading its answer."""
-    conn._execute_command(COMMAND.COM_QUERY, sql)
-
-
-def read_result(conn: Any) -> None:
-    """Read the answer to `send_query`."""
-    conn._read_query_result()
-
-
 def close_socket(conn: Any) -> None:
     """Close PyMySQL's connection at once, without a goodbye to the server that might block."""
     conn._force_close()
+
+
+async def query_async(conn: Any, sql: str) -> Rows:
+    """Run a statement over asyncmy. Returns the rows of all its results.
+
+    No cursor: it would send another request for warnings, and log them. The end of a sleep by KILL QUERY is
+    such a warning.
+    """
+    await conn.query(sql)
+    rows = list(conn._result.rows or ())
+    while conn._result.has_next:
+        await conn.next_result()
+        rows += conn._result.rows or ()
+    return rows
 
 
 def asyncio_socket(conn: Any) -> Any:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import asyncmy
 import pymysql
 from pymysql.constants import CLIENT
 
+from fencelock.core.errors import Outcome
 from fencelock.engines.mysql import drivers
 from fencelock.engines.mysql.drivers import DriverError, Rows
 from fencelock.engines.mysql.errors import ENDED, ERRORS, KILLED, LOST
@@ -58,12 +58,18 @@ class Wire(ABC):
         """Run a statement. Returns the rows of all its results."""
         if timeout <= 0:
             raise DatabaseFailed("no time was left to ask", "not applied")
-        with self._failing(timeout):
+        try:
             return await self._exchange(sql, timeout)
+        except BaseException as error:
+            self._fail(error, timeout)
+            raise
 
     async def begin(self, request: str, timeout: float) -> None:
-        with self._failing(timeout):
+        try:
             await self._send(request)
+        except BaseException as error:
+            self._fail(error, timeout)
+            raise
 
     async def answered(self, timeout: float) -> bool:
         try:
@@ -76,32 +82,25 @@ class Wire(ABC):
             raise DatabaseFailed("the server gave up waiting", "not applied")
         return rows is not None
 
-    @contextmanager
-    def _failing(self, timeout: float) -> Iterator[None]:
-        """Turn every failure of a driver into `DatabaseFailed`."""
-        try:
-            yield
-        except DriverError as error:
-            raise self._failure_of(error, timeout) from error
-        except OSError as error:  # a TimeoutError among them
-            self.close()
-            raise DatabaseFailed(_message(error, timeout), "unknown") from error
-        except Exception as error:  # a driver may raise anything if an answer was damaged
-            self.close()
-            raise DatabaseFailed(f"the answer makes no sense: {error!r}", "unknown") from error
-        except BaseException:  # cancelled between request and answer
-            self.close()
-            raise
-
-    def _failure_of(self, error: Exception, timeout: float) -> DatabaseFailed:
+    def _fail(self, error: BaseException, timeout: float) -> None:
+        """Close the connection unless it can be used again, and raise `DatabaseFailed` for an error."""
         code, text = drivers.code_and_message(error)
+        if not isinstance(error, DriverError):
+            self.close()
+            if isinstance(error, OSError):  # a TimeoutError among them
+                raise DatabaseFailed(_message(error, timeout), "unknown") from error
+            if isinstance(error, Exception):  # a driver may raise anything if an answer was damaged
+                text = f"the answer makes no sense: {error!r}"
+                raise DatabaseFailed(text, "unknown") from error
+            return  # cancelled between request and answer
         harmless = str(code) in ERRORS.retriable + ERRORS.missing
         if not harmless and not (self.interruptible and code == KILLED):
             # The procedure may have ended before it could roll back: to close the connection does that.
             self.close()
+        outcome: Outcome = "unknown" if code in ENDED + LOST else "not applied"
         if code in LOST:
-            return DatabaseFailed(_message(error.__cause__ or text, timeout), "unknown", str(code))
-        return DatabaseFailed(text, "unknown" if code in ENDED else "not applied", str(code))
+            text = _message(error.__cause__ or text, timeout)
+        raise DatabaseFailed(text, outcome, str(code)) from error
 
     @abstractmethod
     async def _exchange(self, sql: str, timeout: float | None) -> Rows: ...
@@ -144,23 +143,13 @@ class BlockingWire(Wire):
         return cls(pymysql.connect(**{**settings, **options, **_OPTIONS}))
 
     async def _exchange(self, sql: str, timeout: float | None) -> Rows:
-        conn = self._conn
-        drivers.set_read_timeout(conn, timeout)
-        conn.query(sql)  # a cursor would only copy the rows
-        rows = drivers.rows_of(conn)
-        while drivers.has_more(conn):
-            conn.next_result()
-            rows += drivers.rows_of(conn)
-        return rows
+        return drivers.query(self._conn, sql, timeout)
 
     async def _send(self, sql: str) -> None:
-        drivers.send_query(self._conn, sql)
+        drivers.send(self._conn, sql)
 
     async def _receive(self, timeout: float) -> Rows | None:
-        if not self._long_wait.wait(timeout):
-            return None
-        drivers.read_result(self._conn)
-        return drivers.rows_of(self._conn)
+        return drivers.receive(self._conn) if self._long_wait.wait(timeout) else None
 
     def interrupt(self) -> None:
         self._long_wait.interrupt()
@@ -203,16 +192,8 @@ class AsyncioWire(Wire):
         return cls(conn)
 
     async def _exchange(self, sql: str, timeout: float | None) -> Rows:
-        # Without a cursor: it would send another request for warnings, and log them. The end of a sleep by
-        # KILL QUERY is such a warning.
-        conn = self._conn
         async with asyncio.timeout(timeout):
-            await conn.query(sql)
-            rows = drivers.rows_of(conn)
-            while drivers.has_more(conn):
-                await conn.next_result()
-                rows += drivers.rows_of(conn)
-        return rows
+            return await drivers.query_async(self._conn, sql)
 
     async def _send(self, sql: str) -> None:
         self._begun = asyncio.create_task(self._exchange(sql, None))

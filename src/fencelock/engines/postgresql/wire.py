@@ -10,8 +10,8 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import psycopg
@@ -123,26 +123,32 @@ class Wire:
     async def begin(self, request: Request, timeout: float) -> None:
         statement, values = request
         encoded = [value.encode() for value in values]
-        with self._failing("unknown", f"could not send a request within {timeout:.3g} s"):
+        try:
             self._conn.send_query_params(statement.sql, encoded)
             await self._flush(clock.now() + timeout)
+        except BaseException as error:
+            self._fail(error, "unknown", f"could not send a request within {timeout:.3g} s")
+            raise
 
     async def answered(self, timeout: float) -> bool:
         deadline = clock.now() + timeout
-        with self._failing("not applied", "only a part of an answer came"):
+        try:
             while self._conn.is_busy():
                 if not await self._wait.readable_or_interrupted(deadline - clock.now()):
                     return False
                 self._conn.consume_input()
             await self._answers(clock.now() + _REST_TIMEOUT)
             return True
+        except BaseException as error:
+            self._fail(error, "not applied", "only a part of an answer came")
+            raise
 
     def interrupt(self) -> None:
         self._wait.interrupt()
 
     async def notifications(self, timeout: float) -> list[str]:
         """Wait for notifications. Returns their payloads, none if `timeout` seconds have passed."""
-        with self._failing("not applied"):
+        try:
             if not await self._wait.readable(timeout):
                 return []
             self._conn.consume_input()
@@ -153,6 +159,9 @@ class Wire:
             if self._conn.status == pq.ConnStatus.BAD:
                 raise DatabaseFailed(_shortened(self._conn.get_error_message()), "not applied")
             return payloads
+        except BaseException as error:
+            self._fail(error, "not applied")
+            raise
 
     def is_cut(self) -> bool:
         return bool(
@@ -171,33 +180,28 @@ class Wire:
             self._wait.close()
             self._conn.finish()
 
-    @contextmanager
-    def _failing(self, outcome: Outcome, timed_out: str = "no answer") -> Iterator[None]:
-        """Turn every failure of libpq into `DatabaseFailed`, and close the connection then.
+    def _fail(self, error: BaseException, outcome: Outcome, timed_out: str = "no answer") -> None:
+        """Close the connection, and raise `DatabaseFailed` if libpq or the socket failed.
 
-        After an error that the server itself reports, the connection can be used again.
+        After an error that the server itself reports, the connection can be used again. If the caller was
+        cancelled between request and answer, it can't: the next request would read the late answer.
         """
-        try:
-            yield
-        except DatabaseFailed:
-            raise
-        except TimeoutError as error:
-            self.close()
+        if isinstance(error, DatabaseFailed):
+            return
+        self.close()
+        if isinstance(error, TimeoutError):
             raise DatabaseFailed(timed_out, outcome) from error
-        except (psycopg.Error, OSError) as error:
-            self.close()
+        if isinstance(error, psycopg.Error | OSError):
             raise DatabaseFailed(_shortened(str(error)), outcome) from error
-        except (
-            BaseException
-        ):  # cancelled between request and answer: the late answer would confuse the next
-            self.close()
-            raise
 
     async def _exchange(self, send: Callable[[], None], timeout: float) -> list[pq.abc.PGresult]:
-        with self._failing("unknown", f"no answer within {timeout:.3g} s"):
-            deadline = clock.now() + timeout
+        deadline = clock.now() + timeout
+        try:
             send()
             return await self._answers(deadline)
+        except BaseException as error:
+            self._fail(error, "unknown", f"no answer within {timeout:.3g} s")
+            raise
 
     async def _flush(self, deadline: float) -> None:
         while self._conn.flush():

@@ -44,10 +44,7 @@ def inspection_of(name: str, lines: Sequence[str]) -> Inspection:
 
 
 def _ticket(line: str) -> tuple[Owner, int, float, float, Share]:
-    """From "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER".
-
-    EXPIRES_US is -1 if the ticket does not expire.
-    """
+    """From "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER". EXPIRES_US -1: never."""
     numbers, group, owner = line.split("\t", 2)
     fence, since_us, expires_us, weight, permits = (int(number) for number in numbers.split())
     expires_in = math.inf if expires_us == -1 else expires_us / 1e6

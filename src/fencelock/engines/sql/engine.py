@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Generic
+from collections.abc import Sequence
+from typing import Generic, NamedTuple
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.names import matches
@@ -21,6 +20,20 @@ _MAX_INT = 2**31 - 1
 
 _INSTALL_TIMEOUT = 15.0
 """Seconds that the creation of tables and functions may take at least."""
+
+
+class _Translation(NamedTuple):
+    """Turns a `DatabaseFailed` into an `EngineError`. Not a `@contextmanager`: those are slower."""
+
+    errors: Errors
+    where: str
+    name: str | None
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, DatabaseFailed):
+            raise self.errors.translate(error, self.where, self.name) from error
 
 
 class SqlEngine(Engine, Generic[W]):
@@ -48,13 +61,9 @@ class SqlEngine(Engine, Generic[W]):
     async def evict(self, name: str, *, timeout: float) -> bool:
         return await self._call(self._requests.evict(name), timeout, name) == ["1"]
 
-    @contextmanager
-    def _translated(self, name: str | None) -> Iterator[None]:
-        """Every operation runs inside this: here a `DatabaseFailed` becomes an `EngineError`."""
-        try:
-            yield
-        except DatabaseFailed as error:
-            raise self._errors.translate(error, self._where, name) from error
+    def _translated(self, name: str | None) -> _Translation:
+        """Every operation runs inside this."""
+        return _Translation(self._errors, self._where, name)
 
     async def _call(self, request: Request, timeout: float, name: str | None) -> list[str]:
         with self._translated(name):

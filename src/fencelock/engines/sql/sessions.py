@@ -22,7 +22,6 @@ from fencelock.io.contract import IO
 _MAX_CONNECTIONS = 10_000
 """Practically no limit: each ticket needs a connection."""
 
-_WAITING = Standing(Place.WAITING)
 _GONE = Standing(Place.GONE)
 
 
@@ -161,7 +160,7 @@ class SessionsEngine(SqlEngine[S]):
             if not session.granted:
                 session.granted = await session.wire.answered(0.0)
             if not session.granted:
-                return _WAITING
+                return Standing(Place.WAITING)
             request = self._requests.admit(ticket)
             (answer,) = await session.wire.call(request, deadline - self._io.now())
             session.standing = standing_of(answer)

@@ -57,9 +57,9 @@ def settings(server: MysqlServer) -> dict[str, Any]:
 
 async def test_pymysql(settings: dict[str, Any]) -> None:
     conn = pymysql.connect(**settings, client_flag=CLIENT.MULTI_STATEMENTS)
-    gone = missing(conn, PYMYSQL_NAMES)
-    assert not gone, complaint(pymysql, gone)
     try:
+        gone = missing(conn, PYMYSQL_NAMES)
+        assert not gone, complaint(pymysql, gone)
         assert isinstance(drivers.blocking_socket(conn), socket.socket)
         assert drivers.query(conn, "SELECT 1; SELECT 2", 5) == [(1,), (2,)]
         drivers.send(conn, "SELECT 3")
@@ -75,9 +75,9 @@ async def test_asyncmy(settings: dict[str, Any]) -> None:
     options = {**settings, "client_flag": CLIENT.MULTI_STATEMENTS}
     conn = asyncmy.Connection(**options)  # type: ignore[no-untyped-call]
     await conn.connect()
-    gone = missing(conn, ASYNCMY_NAMES)
-    assert not gone, complaint(asyncmy, gone)
     try:
+        gone = missing(conn, ASYNCMY_NAMES)
+        assert not gone, complaint(asyncmy, gone)
         rows = await asyncio.wait_for(drivers.query_async(conn, "SELECT 1; SELECT 2"), 5)
         assert rows == [(1,), (2,)]
         assert drivers.asyncio_socket(conn).fileno() >= 0

@@ -1,9 +1,9 @@
-"""Fixtures for what only MySQL does: one face at a time, on any URL, and what the server sees."""
+"""Fixtures for what only MySQL does: servers, and a client of one face at a time."""
 
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.mysql.seeing import clean, connections
+from tests.engines.mysql.server_state import clean, connections
 from tests.servers_mysql import DATABASE, MysqlFactory, MysqlServer
 from tests.waiting import eventually
 
@@ -17,7 +17,7 @@ def server(shared_mysql: MysqlServer) -> MysqlServer:
 
 @pytest.fixture
 def bare_server(shared_mysql: MysqlServer) -> MysqlServer:
-    """Likewise, in which nobody has created anything."""
+    """The same, without any tables or procedures."""
     eventually(lambda: connections(shared_mysql) == 0, "other tests to hang up")
     shared_mysql.execute(f"DROP DATABASE {DATABASE}")
     with shared_mysql.connect(database=None) as connection:

@@ -12,7 +12,7 @@ from fencelock.core.ticket import Owner, Place, Ticket
 from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, answered, queued
-from tests.engines.mysql.seeing import asleep, busy, cut, listening, rows, transactions
+from tests.engines.mysql.server_state import asleep, busy, cut, listening, rows, transactions
 from tests.io.test_fork import in_child
 from tests.servers_mysql import MysqlFactory, MysqlServer
 from tests.waiting import eventually, soon, within
@@ -32,10 +32,10 @@ async def test_connections_that_are_cut_while_idle(cell: Cell, server: MysqlServ
     assert not again.abandoned
 
 
-async def test_cancelled_in_the_moment_in_which_it_is_connected(
+async def test_cancelled_at_the_moment_of_the_connection(
     server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before Python 3.12 `asyncio.wait_for`, with which asyncmy connects, forgets about it."""
+    """asyncmy connects with `asyncio.wait_for`, which loses such a cancellation before Python 3.12."""
     loop = asyncio.get_running_loop()
     connect = loop.create_connection
 
@@ -68,7 +68,7 @@ async def test_a_waiters_connection_is_cut(cell: Cell, server: MysqlServer) -> N
 
 
 @pytest.mark.slow
-async def test_a_waiter_that_was_stopped_for_longer_than_a_listener_is_patient(cell: Cell) -> None:
+async def test_a_waiter_that_was_stopped_for_longer_than_the_answer_timeout(cell: Cell) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     with Child(cell.face, cell.url) as waiter:
@@ -113,7 +113,7 @@ async def test_a_crash_forgets_nothing_that_was_acknowledged(
         assert [one.fence for one in seen.holders] == [lease.fence]
 
 
-async def test_somebodys_transaction_locks_the_row(cell: Cell, server: MysqlServer) -> None:
+async def test_another_transaction_locks_the_row(cell: Cell, server: MysqlServer) -> None:
     client = cell.client()
     held = await cell.run(client.lock(cell.name).acquire)
     with server.connect() as hog, hog.cursor() as cursor:
@@ -127,7 +127,7 @@ async def test_somebodys_transaction_locks_the_row(cell: Cell, server: MysqlServ
         await cell.run(other.release)
     held.check()
     await soon(lambda: not busy(server) and not transactions(server), "nothing to be left running")
-    await soon(lambda: rows(server, cell.name) == (1, 0), "nobody to be left in the queue")
+    await soon(lambda: rows(server, cell.name) == (1, 0), "no ticket to be left in the queue")
 
 
 async def test_a_lock_wait_timeout_leaves_no_transaction_open(
@@ -174,7 +174,9 @@ async def test_killed_in_the_middle_leaves_no_transaction_open(
     assert [standing.place for standing in standings] == [Place.ADMITTED] * 2
 
 
-async def test_whoever_gives_up_leaves_nothing_running(cell: Cell, server: MysqlServer) -> None:
+async def test_a_caller_that_gives_up_leaves_nothing_running(
+    cell: Cell, server: MysqlServer
+) -> None:
     """The server does not notice that a client is gone while it waits for a row."""
     client = cell.client()
     await cell.run((await cell.run(client.lock(cell.name).acquire)).release)
@@ -207,7 +209,7 @@ async def test_a_lease_begins_when_the_row_is_ours(cell: Cell, server: MysqlServ
 
 
 async def test_a_deadlock_is_tried_again(cell: Cell, server: MysqlServer) -> None:
-    """Somebody locks our rows in another order; the server chooses the one that has changed less."""
+    """Another transaction locks our rows in another order. The server ends the one with fewer changes."""
     client = cell.client()
     engine = client._context.engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(2)]
@@ -281,7 +283,7 @@ def test_idle_waiters_have_no_transaction(server: MysqlServer) -> None:
 
 
 def test_a_forked_child_leaves_the_parent_unharmed(server: MysqlServer) -> None:
-    """The child gets copies of the parent's sockets; when it ends, it must not hang up for the parent."""
+    """The child has copies of the parent's sockets. Its end must not close the parent's connections."""
     with fencelock.Client(server.url) as client:
         lease = client.lock("a").acquire()
         waiter = threading.Thread(target=lambda: client.lock("a").acquire().release())

@@ -1,4 +1,4 @@
-"""Tables and procedures: made on demand, by many at once, or by their owner from plain SQL."""
+"""Tables and procedures: created on demand, by many clients at once, or by their owner from plain SQL."""
 
 import asyncio
 import subprocess
@@ -7,10 +7,9 @@ import sys
 import pytest
 
 import fencelock
-from fencelock.engines.mysql.calls import hash_of
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.mysql.seeing import asleep, run_script
-from tests.engines.mysql.test_trouble import SECRET, add_user
+from tests.engines.mysql.server_state import asleep, run_script
+from tests.engines.mysql.test_errors import SECRET, add_user
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import PATIENCE, within
 
@@ -24,7 +23,9 @@ def printed(*options: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-async def test_many_make_it_at_once(bare_server: MysqlServer, open_cell: OpenCell) -> None:
+async def test_many_clients_create_it_at_once(
+    bare_server: MysqlServer, open_cell: OpenCell
+) -> None:
     cell = open_cell(bare_server.url)
 
     async def take(number: int) -> str:
@@ -42,7 +43,7 @@ async def test_many_make_it_at_once(bare_server: MysqlServer, open_cell: OpenCel
 
 
 @pytest.mark.parametrize("prefix", ["fencelock", "locks"])
-async def test_an_owner_makes_it(
+async def test_an_owner_creates_it(
     bare_server: MysqlServer, open_cell: OpenCell, prefix: str
 ) -> None:
     server = bare_server
@@ -72,7 +73,7 @@ async def test_prefixes_keep_apart(server: MysqlServer, open_cell: OpenCell) -> 
         assert await cell.run(client.lock(cell.name).try_acquire) is None
 
 
-async def test_it_is_made_anew_when_somebody_dropped_it(cell: Cell, server: MysqlServer) -> None:
+async def test_it_is_created_again_after_a_drop(cell: Cell, server: MysqlServer) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name, ttl=1).acquire)
     for what in ("TABLE fencelock_names", "PROCEDURE fencelock_v2_leave"):
@@ -90,7 +91,7 @@ async def test_it_is_made_anew_when_somebody_dropped_it(cell: Cell, server: Mysq
 
 
 async def test_a_restored_backup_with_the_clock_behind(cell: Cell, server: MysqlServer) -> None:
-    """What is remembered counts even against the clock."""
+    """The stored fence counts, even if the clock is behind it."""
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     await cell.run(lease.release)
@@ -99,7 +100,7 @@ async def test_a_restored_backup_with_the_clock_behind(cell: Cell, server: Mysql
     assert (await cell.run(client.lock(cell.name).acquire)).fence == ahead + 1
 
 
-def test_names_that_nobody_uses_are_forgotten(server: MysqlServer) -> None:
+def test_unused_names_are_deleted(server: MysqlServer) -> None:
     with fencelock.Client(server.url) as client:
         with client.lock("used"):
             server.execute(
@@ -116,7 +117,7 @@ def test_names_that_nobody_uses_are_forgotten(server: MysqlServer) -> None:
     assert floor > 0
 
 
-def test_the_sweep_waits_for_nobody(server: MysqlServer) -> None:
+def test_the_sweep_skips_locked_rows(server: MysqlServer) -> None:
     server.execute("INSERT INTO fencelock_names (name, newest) VALUES ('old', 1)")
     with server.connect() as hog, hog.cursor() as cursor:
         hog.begin()
@@ -155,31 +156,10 @@ def getlock(server: MysqlServer) -> str:
     return server.url.replace("mysql://", "mysql+getlock://")
 
 
-async def test_session_locks_of_version_2(bare_server: MysqlServer, open_cell: OpenCell) -> None:
-    """Their fences go on growing."""
-    ahead = 10**16
-    bare_server.execute(
-        "CREATE TABLE fencelock_counters (name VARBINARY(512) NOT NULL PRIMARY KEY, "
-        "hash VARBINARY(64) NOT NULL UNIQUE, newest BIGINT NOT NULL, holder VARBINARY(64), "
-        "abandoned BOOLEAN NOT NULL DEFAULT FALSE)"
-    )
-    cell = open_cell(getlock(bare_server))
-    hash = hash_of(f"{DATABASE} fencelock", cell.name)
-    bare_server.execute(
-        "INSERT INTO fencelock_counters VALUES (%s, %s, %s, 'x', FALSE)", cell.name, hash, ahead
-    )
-    client = cell.client()
-    lease = await cell.run(client.lock(cell.name).acquire)
-    assert lease.fence == ahead + 1
-    assert lease.abandoned
-    await cell.run(lease.renew)
-    assert await cell.run(client.names) == [cell.name]
-
-
 async def test_session_locks_of_a_database_that_was_renamed(
     server: MysqlServer, open_cell: OpenCell
 ) -> None:
-    """The hash of a name is another one then. Whether it is free or not: the counter is the same."""
+    """The hash of a name changes then. Its counter stays the same, held or not."""
     cell = open_cell(getlock(server))
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)

@@ -1,4 +1,4 @@
-"""Settings of a server that are none of ours: they change nothing."""
+"""Unusual settings of a server: they change nothing."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.mysql.seeing import transactions
+from tests.engines.mysql.server_state import transactions
 from tests.servers_mysql import MysqlFactory, MysqlServer
 from tests.waiting import soon, within
 
@@ -42,7 +42,7 @@ def odd_server(mysql_server: MysqlFactory) -> Iterator[MysqlServer]:
 
 
 @pytest.mark.parametrize("scheme", ["mysql", "mysql+getlock"])
-async def test_a_holder_and_a_waiter_are_left_in_peace(
+async def test_a_holder_and_a_waiter_are_not_affected(
     odd_server: MysqlServer, open_cell: OpenCell, scheme: str
 ) -> None:
     cell: Cell = open_cell(odd_server.url.replace("mysql://", f"{scheme}://"))

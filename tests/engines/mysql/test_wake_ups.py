@@ -1,4 +1,4 @@
-"""Who waits is woken by the release itself; many who wait need few connections."""
+"""The release itself wakes the next waiter, by KILL QUERY."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.mysql.seeing import asleep, connections, cut, listening
+from tests.engines.mysql.server_state import asleep, connections, cut, listening
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import soon, within
 
@@ -16,8 +16,8 @@ from tests.waiting import soon, within
 async def test_the_release_itself_wakes(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server would sleep for a minute, and renewals are 20 s apart: only the bell can do it."""
-    monkeypatch.setattr("fencelock.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
+    """The server would sleep for a minute, and renewals are 20 s apart: only KILL QUERY can do it."""
+    monkeypatch.setattr("fencelock.engines.mysql.listener.Listener.SLEEPS", (60.0, 60.0))
     client, other = cell.client(), cell.client()
     listeners = set[int]()
     for _ in range(5):
@@ -29,29 +29,29 @@ async def test_the_release_itself_wakes(
         heir = await within(waiter)
         assert heir.fence > lease.fence
         await cell.run(heir.release)
-    assert len(listeners) == 1, "a bell does not cost the connection"
+    assert len(listeners) == 1, "a wake-up does not cost the connection"
 
 
-async def test_a_bell_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer) -> None:
+async def test_a_wake_up_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer) -> None:
     """KILL QUERY may find the listener between two statements, or in any place of one."""
     client, other = cell.client(), cell.client()
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     (listener,) = await asleep(server, waiter)
     enough = threading.Event()
-    rung = 0
+    kills = 0
 
-    def ring() -> None:
-        nonlocal rung
+    def kill_often() -> None:
+        nonlocal kills
         with server.connect() as connection, connection.cursor() as cursor:
             while not enough.wait(random() * 0.01):  # often less than a statement takes
                 cursor.execute(f"KILL QUERY {listener}")
-                rung += 1
+                kills += 1
 
-    ringer = threading.Thread(target=ring)
-    ringer.start()
+    killer = threading.Thread(target=kill_often)
+    killer.start()
     try:
-        while rung < 100:
+        while kills < 100:
             await cell.run(lease.release)
             heir = await within(waiter)
             assert heir.fence > lease.fence
@@ -61,7 +61,7 @@ async def test_a_bell_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer
             await queued(cell, other, 1)
     finally:
         enough.set()
-        ringer.join()
+        killer.join()
     await soon(lambda: listening(server) == [listener], "the same listener to sleep")
     await cell.run(lease.release)
     await within(waiter)
@@ -70,8 +70,8 @@ async def test_a_bell_at_any_moment_does_no_harm(cell: Cell, server: MysqlServer
 async def test_the_connection_that_has_the_latch_is_cut(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The listener can't sleep then, until another one has it."""
-    monkeypatch.setattr("fencelock.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
+    """The listener can't sleep then, until another connection has the latch."""
+    monkeypatch.setattr("fencelock.engines.mysql.listener.Listener.SLEEPS", (60.0, 60.0))
     client, other = cell.client(), cell.client()
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
@@ -84,8 +84,8 @@ async def test_the_connection_that_has_the_latch_is_cut(
     assert (await within(waiter)).fence > lease.fence
 
 
-def test_a_listener_lets_go_of_the_latch(server: MysqlServer) -> None:
-    """It may have been ended just after it got it, and more than once."""
+def test_a_listener_releases_the_latch(server: MysqlServer) -> None:
+    """KILL may have ended earlier calls just after they got the latch."""
     with server.connect() as connection, connection.cursor() as cursor:
         for _ in range(2):
             cursor.execute("DO GET_LOCK('latch', 0)")
@@ -94,11 +94,11 @@ def test_a_listener_lets_go_of_the_latch(server: MysqlServer) -> None:
         assert server.execute("SELECT IS_FREE_LOCK('latch')") == [(1,)]
 
 
-async def test_one_that_stood_behind_a_leaver_looks_again(
+async def test_the_waiter_behind_a_leaver_looks_again(
     cell: Cell, server: MysqlServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stands behind another one now, and should look again when that one expires."""
-    monkeypatch.setattr("fencelock.engines.mysql.ears.Ears.SLEEPS", (60.0, 60.0))
+    """Another ticket is ahead of it now: it should look again when that one expires."""
+    monkeypatch.setattr("fencelock.engines.mysql.listener.Listener.SLEEPS", (60.0, 60.0))
     client = cell.client()
     await cell.run(client.lock(cell.name, ttl=60).acquire)
     leaver = cell.actor().start(lambda: client.lock(cell.name, ttl=60).acquire(timeout=2))
@@ -112,7 +112,7 @@ async def test_one_that_stood_behind_a_leaver_looks_again(
 
 
 async def test_another_users_release_is_noticed(server: MysqlServer, open_cell: OpenCell) -> None:
-    """One user may not end another one's statements: then one looks more often."""
+    """A user may not end another user's statements: then the client looks more often."""
     server.execute("CREATE OR REPLACE USER other IDENTIFIED BY 'other'")
     server.execute(f"GRANT ALL ON {DATABASE}.* TO other")
     cell, theirs = open_cell(server.url), open_cell(server.url_of("other", "other"))

@@ -1,9 +1,9 @@
-"""Fixtures for what only PostgreSQL does: one face at a time, on any URL, and what the server sees."""
+"""Fixtures for what only PostgreSQL does: servers, and a client of one face at a time."""
 
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.postgresql.seeing import clean
+from tests.engines.postgresql.server_state import clean
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
 
 

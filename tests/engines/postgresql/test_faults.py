@@ -11,7 +11,7 @@ import fencelock
 from fencelock.core.ticket import Owner, Place, Ticket
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, OpenCell, act, answered, queued
-from tests.engines.postgresql.seeing import busy, cut, listening, rows
+from tests.engines.postgresql.server_state import busy, cut, listening, rows
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
 from tests.waiting import eventually, soon, within
 
@@ -80,7 +80,7 @@ async def test_a_crash_forgets_nothing_that_was_acknowledged(
 def test_a_synchronous_standby_has_to_know_what_was_acknowledged(
     own_server: PostgresqlServer,
 ) -> None:
-    """Also where others are content with this server's own disk: a standby may be promoted."""
+    """Also if synchronous_commit is local: a standby may be promoted."""
     with fencelock.Client(own_server.url) as client:
         client.lock("x").acquire().release()  # makes the tables
     own_server.execute("ALTER SYSTEM SET synchronous_commit = 'local'")
@@ -97,7 +97,7 @@ def test_a_synchronous_standby_has_to_know_what_was_acknowledged(
         eventually(lambda: own_server.execute(show) == [("",)], "the settings")
 
 
-async def test_somebodys_transaction_locks_the_row(cell: Cell, server: PostgresqlServer) -> None:
+async def test_another_transaction_locks_the_row(cell: Cell, server: PostgresqlServer) -> None:
     client = cell.client()
     held = await cell.run(client.lock(cell.name).acquire)
     with server.connect() as hog, hog.transaction():
@@ -110,10 +110,10 @@ async def test_somebodys_transaction_locks_the_row(cell: Cell, server: Postgresq
         await cell.run(other.release)
     held.check()
     await soon(lambda: not busy(server), "no statement and no transaction to be left")
-    await soon(lambda: rows(server, cell.name) == (1, 0), "nobody to be left in the queue")
+    await soon(lambda: rows(server, cell.name) == (1, 0), "no ticket to be left in the queue")
 
 
-async def test_whoever_gives_up_leaves_nothing_running(
+async def test_a_caller_that_gives_up_leaves_nothing_running(
     cell: Cell, server: PostgresqlServer
 ) -> None:
     """The server does not notice that a client is gone while it waits for a row."""
@@ -169,7 +169,7 @@ async def take_turns(cell: Cell, count: int = 6) -> None:
 
 
 async def test_a_deadlock_is_tried_again(cell: Cell, server: PostgresqlServer) -> None:
-    """Somebody locks our rows in another order; the server may choose us as its victim."""
+    """Another transaction locks our rows in another order: the server may choose us as its victim."""
     client = cell.client()
     engine = client._context.engine
     tickets = [Ticket(f"{cell.name}:{n}", new_id(), 30.0, Owner("host", 1)) for n in range(2)]
@@ -251,17 +251,17 @@ def test_idle_waiters_have_no_transaction(server: PostgresqlServer) -> None:
         waiter.join(10)
 
 
-def test_the_witness_is_another_one(server: PostgresqlServer) -> None:
-    """The helpers above must not count themselves."""
+def test_the_helpers_do_not_count_themselves(server: PostgresqlServer) -> None:
+    """Their own connection is not one of ours."""
     with server.connect() as connection:
         assert isinstance(connection, psycopg.Connection)
         assert busy(server) == []
 
 
-async def test_a_session_lock_whose_counter_is_not_to_be_seen(
+async def test_a_session_lock_whose_counter_is_missing(
     server: PostgresqlServer, open_cell: OpenCell
 ) -> None:
-    """As for one who looks just while a first holder comes, or after somebody has tidied up by hand."""
+    """It can be missing just while a first holder comes, or after a clean-up by hand."""
     cell = open_cell(server.url.replace("postgresql://", "postgresql+advisory://"))
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)

@@ -1,4 +1,4 @@
-"""Behind PgBouncer: in transaction mode nobody can listen, so waiting is polling, and one is told so."""
+"""Behind PgBouncer: in transaction mode LISTEN does not work, so clients poll, and log a warning."""
 
 import asyncio
 import logging
@@ -10,13 +10,13 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.postgresql.seeing import listening
+from tests.engines.postgresql.server_state import listening
 from tests.engines.postgresql.test_faults import take_turns
 from tests.servers import Setting
 from tests.servers_postgresql import PgBouncer, PostgresqlServer
 from tests.waiting import soon, within
 
-# To find out that nobody hears takes half of a request's time.
+# To find out that LISTEN does not work takes half of a request's time.
 pytestmark = pytest.mark.usefixtures("patient")
 
 

@@ -1,4 +1,4 @@
-"""Tables and functions: made on demand, by many at once, or by their owner from plain SQL."""
+"""Tables and functions: created on demand, by many clients at once, or by their owner from plain SQL."""
 
 import asyncio
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 import fencelock
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.postgresql.test_trouble import SECRET, add_role
+from tests.engines.postgresql.test_errors import SECRET, add_role
 from tests.servers_postgresql import PostgresqlServer
 from tests.waiting import PATIENCE, eventually
 
@@ -19,7 +19,9 @@ def printed(*options: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-async def test_many_make_it_at_once(server: PostgresqlServer, open_cell: OpenCell) -> None:
+async def test_many_clients_create_it_at_once(
+    server: PostgresqlServer, open_cell: OpenCell
+) -> None:
     cell = open_cell(server.url)
     leases = await asyncio.gather(
         *(cell.actor().do(cell.client().lock(f"{cell.name}:{n}").acquire) for n in range(8))
@@ -28,7 +30,7 @@ async def test_many_make_it_at_once(server: PostgresqlServer, open_cell: OpenCel
 
 
 @pytest.mark.parametrize("schema", ["fencelock", "locks"])
-async def test_an_owner_makes_it(
+async def test_an_owner_creates_it(
     server: PostgresqlServer, open_cell: OpenCell, schema: str
 ) -> None:
     server.execute("DROP SCHEMA IF EXISTS locks CASCADE")
@@ -59,9 +61,7 @@ async def test_schemas_keep_apart(server: PostgresqlServer, open_cell: OpenCell)
         assert await cell.run(client.lock(cell.name).try_acquire) is None
 
 
-async def test_it_is_made_anew_when_somebody_dropped_it(
-    cell: Cell, server: PostgresqlServer
-) -> None:
+async def test_it_is_created_again_after_a_drop(cell: Cell, server: PostgresqlServer) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name, ttl=1).acquire)
     server.execute("DROP SCHEMA fencelock CASCADE")
@@ -73,7 +73,7 @@ async def test_it_is_made_anew_when_somebody_dropped_it(
 async def test_a_restored_backup_with_the_clock_behind(
     cell: Cell, server: PostgresqlServer
 ) -> None:
-    """What was forgotten leaves a floor behind; what is remembered counts even against the clock."""
+    """The stored fence counts, even if the clock is behind it."""
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     await cell.run(lease.release)
@@ -82,7 +82,7 @@ async def test_a_restored_backup_with_the_clock_behind(
     assert (await cell.run(client.lock(cell.name).acquire)).fence == ahead + 1
 
 
-def test_names_that_nobody_uses_are_forgotten(server: PostgresqlServer) -> None:
+def test_unused_names_are_deleted(server: PostgresqlServer) -> None:
     with fencelock.Client(server.url) as client:
         with client.lock("used"):
             server.execute(
@@ -100,7 +100,7 @@ def test_names_that_nobody_uses_are_forgotten(server: PostgresqlServer) -> None:
 
 
 @pytest.mark.parametrize("names", ["always another", "always the same"])
-def test_those_who_take_locks_sweep(server: PostgresqlServer, names: str) -> None:
+def test_clients_that_take_locks_sweep(server: PostgresqlServer, names: str) -> None:
     with fencelock.Client(server.url) as client:
         with client.lock("a"):
             server.execute("INSERT INTO fencelock.names (name, newest) VALUES ('old', 1)")
@@ -111,10 +111,10 @@ def test_those_who_take_locks_sweep(server: PostgresqlServer, names: str) -> Non
                 "SELECT name FROM fencelock.names"
             ):
                 return
-    raise AssertionError("nobody has swept")
+    raise AssertionError("no client has swept")
 
 
-def test_the_sweep_waits_for_nobody(server: PostgresqlServer) -> None:
+def test_the_sweep_skips_locked_rows(server: PostgresqlServer) -> None:
     with fencelock.Client(server.url) as client:
         with client.lock("a"):
             server.execute("INSERT INTO fencelock.names (name, newest) VALUES ('old', 1)")

@@ -1,11 +1,11 @@
-"""Settings of a server, a database or a user that are none of ours: they change nothing."""
+"""Unusual settings of a server, a database or a user: they change nothing."""
 
 import asyncio
 
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell, queued
-from tests.engines.postgresql.test_trouble import SECRET, add_role
+from tests.engines.postgresql.test_errors import SECRET, add_role
 from tests.servers_postgresql import PostgresqlServer
 from tests.waiting import soon, within
 
@@ -40,9 +40,7 @@ def cell(server: PostgresqlServer, open_cell: OpenCell, request: pytest.FixtureR
     return open_cell(url.replace("postgresql://", f"{request.param}://"))
 
 
-async def test_a_holder_and_a_waiter_are_left_in_peace(
-    cell: Cell, server: PostgresqlServer
-) -> None:
+async def test_a_holder_and_a_waiter_are_not_affected(cell: Cell, server: PostgresqlServer) -> None:
     cell.name += ":Grüße \\ ' \" 錠"
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)

@@ -1,4 +1,4 @@
-"""A standby that lags behind is promoted: leases are forgotten, a fence may come twice, guards hold."""
+"""A lagging standby is promoted: leases are forgotten, a fence may come twice, guards still work."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ GUARD = """
     WHERE fences.fence < excluded.fence
        OR (fences.fence = excluded.fence AND fences.holder = excluded.holder)
     RETURNING fence"""
-"""The README's."""
+"""The guard of the README."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Who waits is woken by the release itself; many who wait need few connections."""
+"""The release itself wakes the next waiter."""
 
 import asyncio
 
@@ -19,15 +19,15 @@ async def test_a_wake_up_carries_the_answer(
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     await queued(cell, other, 1)
-    await soon(lambda: client._context.engine._ears._ears, "the waiter to sleep")
-    monkeypatch.setattr(client._context.engine, "_ask", None)  # it must not ask anything
+    await soon(lambda: client._engine._listener._subscriptions, "the waiter to sleep")
+    monkeypatch.setattr(client._engine, "_ask", None)  # it must not ask anything
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
     monkeypatch.undo()
 
 
 async def test_a_wake_up_that_is_lost(cell: Cell, server: PostgresqlServer) -> None:
-    """Renewals bring the news as well."""
+    """The next renewal tells the waiter that it was admitted."""
     client, other = cell.client(), cell.client()
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=1.5).acquire)
@@ -37,10 +37,10 @@ async def test_a_wake_up_that_is_lost(cell: Cell, server: PostgresqlServer) -> N
     assert (await within(waiter)).fence > lease.fence
 
 
-async def test_one_who_can_not_listen_hears_that_it_shares(cell: Cell) -> None:
-    """As behind a pooler: it asks for all of its tickets, and those who share are not in the name's row."""
+async def test_a_client_that_must_poll_learns_that_its_readers_were_admitted(cell: Cell) -> None:
+    """As behind a pooler. Readers are not in the name's row: the poll must look at the tickets, too."""
     desk = Desk(cell)
-    desk.engine._ears._deaf, desk.engine._ears.channel = True, ""
+    desk.engine._listener._must_poll, desk.engine._listener.channel = True, ""
     writer = await desk.joined("writer")
     readers = [await desk.joined(label, READING) for label in "ab"]
     parked = [desk.park(reader) for reader in readers]

@@ -1,4 +1,4 @@
-"""Fixtures for what the SQL engines have in common: a witness in each database."""
+"""Fixtures for what the SQL engines share: a server of each database, and its administrator."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conformance.cells import Cell, OpenCell
-from tests.engines.mysql import seeing as mysql
-from tests.engines.postgresql import seeing as postgresql
+from tests.engines.mysql import server_state as mysql
+from tests.engines.postgresql import server_state as postgresql
+from tests.engines.sql.admins import Admin, MysqlAdmin, PostgresqlAdmin
 from tests.engines.sql.tables import MysqlTables, PostgresqlTables, Tables
-from tests.engines.sql.witness import MysqlWitness, PostgresqlWitness, Witness
 
 DATABASES = ("postgresql", "mysql")
 
@@ -27,9 +27,9 @@ class Database(NamedTuple):
 @pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest) -> Database:
     server = request.getfixturevalue(f"shared_{request.param}")
-    seeing: Any = postgresql if request.param == "postgresql" else mysql
-    seeing.clean(server)
-    connections, listening = partial(seeing.connections, server), partial(seeing.listening, server)
+    state: Any = postgresql if request.param == "postgresql" else mysql
+    state.clean(server)
+    connections, listening = partial(state.connections, server), partial(state.listening, server)
     return Database(request.param, server, connections, listening)
 
 
@@ -41,21 +41,21 @@ def tables(database: Database) -> Tables:
 
 
 @pytest.fixture
-def witness(database: Database) -> Witness:
-    """Of session locks there."""
-    return _witness(database.name, database.server)
+def admin(database: Database) -> Admin:
+    """The administrator of that server."""
+    return _admin(database.name, database.server)
 
 
 @pytest.fixture(params=DATABASES)
-def own_witness(request: pytest.FixtureRequest) -> Witness:
-    """In a server to be stopped and started."""
-    return _witness(request.param, request.getfixturevalue(f"{request.param}_server")())
+def own_admin(request: pytest.FixtureRequest) -> Admin:
+    """The administrator of a server that the test may stop and start."""
+    return _admin(request.param, request.getfixturevalue(f"{request.param}_server")())
 
 
-def _witness(name: str, server: Any) -> Witness:
-    return PostgresqlWitness(server) if name == "postgresql" else MysqlWitness(server)
+def _admin(name: str, server: Any) -> Admin:
+    return PostgresqlAdmin(server) if name == "postgresql" else MysqlAdmin(server)
 
 
 @pytest.fixture
-def cell(witness: Witness, open_cell: OpenCell) -> Cell:
-    return open_cell(witness.url)
+def cell(admin: Admin, open_cell: OpenCell) -> Cell:
+    return open_cell(admin.url)

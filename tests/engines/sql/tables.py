@@ -1,4 +1,4 @@
-"""The tables of either database, for tests that look into them or change them behind our back."""
+"""The tables of either database, for tests that read or change them directly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOR_LONG = 4 * 10**15
 
 
 class Tables(ABC):
-    """One way to name them, and to call what works on them."""
+    """How a database names the tables, and calls the functions that work on them."""
 
     prefix: str
     call: str
@@ -25,7 +25,7 @@ class Tables(ABC):
         self.server.execute(f"UPDATE {self.prefix}{table} SET {changes} WHERE {condition}")
 
     def crowd(self, name: str, count: int) -> None:
-        """So many more who wait, each of them to hold alone."""
+        """Add so many exclusive waiters to the queue of a name."""
         self.server.execute(
             f"INSERT INTO {self.prefix}tickets (name, fence, id, owner, joined, expires, channel) "
             f"SELECT %s, {_FOR_LONG} + seq, CONCAT('crowd ', seq), 'host 1 ', 1, {_FOR_LONG}, '' "
@@ -34,7 +34,7 @@ class Tables(ABC):
         )
 
     def noted(self) -> list[str]:
-        """The names that have a note, whether its time is up or not."""
+        """The names that have a note, expired or not."""
         rows = self.server.execute(f"SELECT {self.text.format('name')} FROM {self.prefix}notes")
         return sorted(name for (name,) in rows)
 
@@ -43,23 +43,7 @@ class Tables(ABC):
 
     @abstractmethod
     def reads(self, call: str) -> int:
-        """How many tickets the server looks at for a call."""
-
-    @abstractmethod
-    def make_version_1(self, name: str) -> None:
-        """As far as it matters: one holds a name ("one"), and another one waits for it ("two")."""
-
-    def _fill_version_1(self, name: str) -> None:
-        self.server.execute(
-            f"INSERT INTO {self.prefix}names (name, newest, crowded, id, fence, owner, admitted, expires) "
-            f"VALUES (%s, 6, true, 'one', 5, 'host 1 one', 1, {_FOR_LONG})",
-            name,
-        )
-        self.server.execute(
-            f"INSERT INTO {self.prefix}waiters VALUES "
-            f"(%s, 6, 'two', 'host 1 two', 1, {_FOR_LONG}, '')",
-            name,
-        )
+        """How many tickets the server reads for a call."""
 
 
 class PostgresqlTables(Tables):
@@ -81,20 +65,6 @@ class PostgresqlTables(Tables):
             ).fetchone()
         return int(row[0])
 
-    def make_version_1(self, name: str) -> None:
-        self.server.execute(
-            """
-            CREATE SCHEMA fencelock;
-            CREATE TABLE fencelock.names (name text PRIMARY KEY, newest bigint NOT NULL,
-                abandoned boolean NOT NULL DEFAULT false, crowded boolean NOT NULL DEFAULT false, id text,
-                fence bigint, owner text, admitted bigint, expires bigint);
-            CREATE TABLE fencelock.waiters (name text, fence bigint, id text, owner text NOT NULL,
-                joined bigint NOT NULL, expires bigint NOT NULL, channel text NOT NULL,
-                PRIMARY KEY (name, fence), UNIQUE (name, id));
-            """
-        )
-        self._fill_version_1(name)
-
 
 class MysqlTables(Tables):
     prefix = "fencelock_"
@@ -113,20 +83,3 @@ class MysqlTables(Tables):
                 pass
             cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%%'")
             return sum(int(count) for _, count in cursor.fetchall())
-
-    def make_version_1(self, name: str) -> None:
-        execute = self.server.execute
-        execute("DROP TABLE fencelock_names, fencelock_tickets")
-        execute("DROP PROCEDURE fencelock_v2_enter")
-        execute(
-            "CREATE TABLE fencelock_names (name VARBINARY(512) PRIMARY KEY, newest BIGINT NOT NULL, "
-            "abandoned BOOLEAN NOT NULL DEFAULT FALSE, crowded BOOLEAN NOT NULL DEFAULT FALSE, "
-            "nudged VARBINARY(64), id VARBINARY(64), fence BIGINT, owner VARBINARY(1200), "
-            "admitted BIGINT, expires BIGINT)"
-        )
-        execute(
-            "CREATE TABLE fencelock_waiters (name VARBINARY(512), fence BIGINT, id VARBINARY(64), "
-            "owner VARBINARY(1200) NOT NULL, joined BIGINT NOT NULL, expires BIGINT NOT NULL, "
-            "channel VARBINARY(64) NOT NULL, PRIMARY KEY (name, fence), UNIQUE KEY by_id (name, id))"
-        )
-        self._fill_version_1(name)

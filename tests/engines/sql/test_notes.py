@@ -1,4 +1,4 @@
-"""Notes in either database: who may write them, how long they last; and several names in one request."""
+"""Notes in either database: only a holder writes them, and they expire. And several names in one request."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.engines.sql.conftest import Database
 from tests.engines.sql.tables import Tables
 
 LONG_AGO = 1_000_000_000_000_000
-"""In 2001."""
+"""A moment in 2001, in µs since 1970."""
 
 
 @pytest.fixture
@@ -31,16 +31,14 @@ async def noted(desk: Desk) -> str | None:
     return text
 
 
-async def test_one_that_has_expired_unnoticed_notes_nothing_down(
-    cell: Cell, tables: Tables
-) -> None:
+async def test_an_expired_holder_stores_no_note(cell: Cell, tables: Tables) -> None:
     desk = Desk(cell)
     holder = await desk.joined("holder")
     a, b = [await desk.joined(label, READING) for label in "ab"]
     assert await note(desk, holder, "alone")
     tables.set("names", "expires = 1")
     assert not await note(desk, holder, "too late")
-    assert await desk.picture() == (["a", "b"], []), "it was noticed then"
+    assert await desk.picture() == (["a", "b"], []), "the expiry was noticed then"
     assert await note(desk, b, "shared")
     tables.set("names", "expires = 1")
     tables.set("tickets", "expires = 1", f"id = '{a.id}'")
@@ -49,9 +47,7 @@ async def test_one_that_has_expired_unnoticed_notes_nothing_down(
     assert await desk.picture() == (["b"], [])
 
 
-async def test_notes_outlive_their_names_and_go_when_their_time_is_up(
-    cell: Cell, tables: Tables
-) -> None:
+async def test_notes_outlive_their_names_until_they_expire(cell: Cell, tables: Tables) -> None:
     desk = Desk(cell)
     holder = await desk.joined("holder")
     assert await note(desk, holder, "kept")
@@ -65,10 +61,10 @@ async def test_notes_outlive_their_names_and_go_when_their_time_is_up(
     other = holder._replace(name=f"{cell.name}:other")
     await desk.enter(other)
     assert await note(desk, other, "another")
-    assert tables.noted() == [other.name], "who writes one forgets old ones"
+    assert tables.noted() == [other.name], "a write deletes expired notes"
 
 
-async def test_who_writes_a_note_waits_for_no_other(
+async def test_a_note_does_not_wait_for_other_notes(
     cell: Cell, tables: Tables, database: Database
 ) -> None:
     desk = Desk(cell)
@@ -89,7 +85,7 @@ async def test_who_writes_a_note_waits_for_no_other(
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 async def test_several_names_in_one_request(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In any order, and whether they are to be shared or not."""
+    """In any order, shared or not."""
     desk = Desk(cell)
     wanted = [
         desk.ticket("several", share)._replace(id=new_id(), name=f'{cell.name}:"{number}\\')
@@ -113,8 +109,8 @@ async def test_several_names_in_one_request(cell: Cell, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-async def test_those_who_want_the_same_names_at_once(cell: Cell) -> None:
-    """Whatever their order, nobody gets in between: one has all, and the others have none."""
+async def test_several_clients_want_the_same_names_at_once(cell: Cell) -> None:
+    """In any order of the names: one client gets all of them, and the others get none."""
     desks = [Desk(cell) for _ in range(4)]
 
     async def take(number: int, turn: int) -> set[Place]:

@@ -1,10 +1,10 @@
-"""The pool: no connection is lost or counted twice, whoever is cancelled and whenever it is closed."""
+"""The pool: no connection is lost or counted twice, whatever is cancelled and whenever it is closed."""
 
 import asyncio
 
 import pytest
 
-from fencelock.engines.sql.broken import DatabaseFailed
+from fencelock.engines.sql.failure import DatabaseFailed
 from fencelock.engines.sql.pool import Pool
 from fencelock.io.asyncio import AsyncioIO
 from tests.waiting import within
@@ -29,8 +29,8 @@ class FakeWire:
         self.broken = self.closed = True
 
 
-class Line:
-    """Where connections come from, at a moment that the test chooses."""
+class FakeServer:
+    """Opens connections at a moment that the test chooses."""
 
     def __init__(self) -> None:
         self.wires: list[FakeWire] = []
@@ -44,24 +44,24 @@ class Line:
 
 
 @pytest.fixture
-async def line() -> Line:
-    return Line()
+async def server() -> FakeServer:
+    return FakeServer()
 
 
 @pytest.fixture
-async def pool(line: Line) -> Pool[FakeWire]:
-    return Pool(line.connect, AsyncioIO(), 1)
+async def pool(server: FakeServer) -> Pool[FakeWire]:
+    return Pool(server.connect, AsyncioIO(), 1)
 
 
 async def waiting(pool: Pool[FakeWire], *, timeout: float = 5) -> "asyncio.Task[FakeWire]":
-    """One that waits for the only connection."""
+    """A caller that waits for the only connection."""
     task = asyncio.create_task(pool.take(timeout))
     await asyncio.sleep(0)
     assert len(pool._waiting) > 0
     return task
 
 
-async def test_who_waited_longest_is_next(pool: Pool[FakeWire]) -> None:
+async def test_the_longest_waiting_caller_is_next(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
     first, second = await waiting(pool), await waiting(pool)
     pool.give(wire)
@@ -71,7 +71,7 @@ async def test_who_waited_longest_is_next(pool: Pool[FakeWire]) -> None:
     assert await second is wire
 
 
-async def test_one_that_is_cancelled_passes_on_what_it_was_just_given(
+async def test_a_cancelled_caller_passes_on_its_connection(
     pool: Pool[FakeWire],
 ) -> None:
     wire = await pool.take(5)
@@ -82,16 +82,16 @@ async def test_one_that_is_cancelled_passes_on_what_it_was_just_given(
     assert first.cancelled()
 
 
-async def test_one_that_is_cancelled_while_it_connects_lets_the_next_do_it(
-    pool: Pool[FakeWire], line: Line
+async def test_a_caller_cancelled_while_it_connects_lets_the_next_connect(
+    pool: Pool[FakeWire], server: FakeServer
 ) -> None:
-    line.ready.clear()
+    server.ready.clear()
     first = asyncio.create_task(pool.take(5))
     await asyncio.sleep(0)
     second = await waiting(pool)
     first.cancel()
-    line.ready.set()
-    assert await within(second) is line.wires[0]
+    server.ready.set()
+    assert await within(second) is server.wires[0]
     assert pool._open == 1
 
 
@@ -103,7 +103,7 @@ async def test_all_were_busy(pool: Pool[FakeWire]) -> None:
     assert await pool.take(5) is wire
 
 
-async def test_one_that_was_cut_is_replaced(pool: Pool[FakeWire]) -> None:
+async def test_a_cut_connection_is_replaced(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
     pool.give(wire)
     wire.cut = True
@@ -112,7 +112,7 @@ async def test_one_that_was_cut_is_replaced(pool: Pool[FakeWire]) -> None:
     assert pool._open == 1
 
 
-async def test_closed_while_somebody_waits(pool: Pool[FakeWire]) -> None:
+async def test_closed_while_a_caller_waits(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
     one, cancelled = await waiting(pool), await waiting(pool)
     pool.close()
@@ -126,19 +126,19 @@ async def test_closed_while_somebody_waits(pool: Pool[FakeWire]) -> None:
     assert pool._open == 0
 
 
-async def test_closed_while_somebody_connects(pool: Pool[FakeWire], line: Line) -> None:
-    line.ready.clear()
+async def test_closed_while_a_caller_connects(pool: Pool[FakeWire], server: FakeServer) -> None:
+    server.ready.clear()
     one = asyncio.create_task(pool.take(5))
     await asyncio.sleep(0)
     pool.close()
-    line.ready.set()
+    server.ready.set()
     with pytest.raises(DatabaseFailed, match="the client was closed"):
         await one
-    assert line.wires[0].closed
+    assert server.wires[0].closed
     assert pool._open == 0
 
 
-async def test_closed_when_one_that_was_given_something_is_cancelled(pool: Pool[FakeWire]) -> None:
+async def test_closed_when_a_caller_with_a_connection_is_cancelled(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
     one = await waiting(pool)
     pool.give(wire)

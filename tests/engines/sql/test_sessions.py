@@ -1,4 +1,4 @@
-"""postgresql+advisory:// and mysql+getlock://: a session is a ticket. What they declare, and do instead."""
+"""postgresql+advisory:// and mysql+getlock://: each ticket is a session."""
 
 import subprocess
 import sys
@@ -9,12 +9,12 @@ import pytest
 
 import fencelock
 from fencelock.core.ticket import Departure, Owner, Place, Ticket
-from fencelock.engines.mysql import calls as mysql_calls
-from fencelock.engines.postgresql import calls as postgresql_calls
+from fencelock.engines.mysql import requests as mysql_requests
+from fencelock.engines.postgresql import requests as postgresql_requests
 from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, queued
-from tests.engines.sql.witness import Witness
+from tests.engines.sql.admins import Admin
 from tests.waiting import PATIENCE, soon, within
 
 
@@ -53,11 +53,11 @@ async def test_a_stopped_holder_keeps_the_lock(cell: Cell) -> None:
         assert (seen.fence, seen.expires_in) == (fence, float("inf"))
 
 
-async def test_a_session_that_is_ended_is_a_lost_lease(cell: Cell, witness: Witness) -> None:
+async def test_a_session_that_is_ended_is_a_lost_lease(cell: Cell, admin: Admin) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
-    (session,) = witness.holding()
-    witness.end(session)
+    (session,) = admin.holding()
+    admin.end(session)
     assert await cell.run(lambda: lease.lost.wait(PATIENCE))
     with pytest.raises(fencelock.LeaseLost):
         lease.check()
@@ -66,47 +66,45 @@ async def test_a_session_that_is_ended_is_a_lost_lease(cell: Cell, witness: Witn
     assert again.abandoned
 
 
-async def test_a_waiters_session_is_ended(cell: Cell, witness: Witness) -> None:
+async def test_a_waiters_session_is_ended(cell: Cell, admin: Admin) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name).acquire)
-    (session,) = await soon(witness.waiting, "the waiter")
-    witness.end(session)
-    await soon(lambda: witness.waiting() not in ([], [session]), "the waiter to come back")
+    (session,) = await soon(admin.waiting, "the waiter")
+    admin.end(session)
+    await soon(lambda: admin.waiting() not in ([], [session]), "the waiter to come back")
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
 
 
-async def test_who_gives_up_leaves_no_waiter_behind(cell: Cell, witness: Witness) -> None:
+async def test_a_waiter_that_gives_up_leaves_nothing_behind(cell: Cell, admin: Admin) -> None:
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     for _ in range(3):
         with pytest.raises(fencelock.LockTimeout):
             await cell.run(lambda: client.lock(cell.name).acquire(timeout=1))
-    await soon(lambda: witness.waiting() == [], "nobody to wait in the server")
-    assert witness.rows() == 1
+    await soon(lambda: admin.waiting() == [], "no session to wait in the server")
+    assert admin.rows() == 1
     await cell.run(lease.release)
-    assert witness.holding() == []
+    assert admin.holding() == []
 
 
-async def test_a_release_that_fails_leaves_no_lock_in_a_session(
-    cell: Cell, witness: Witness
-) -> None:
-    """A session that still has the lock must not be handed to the next one who asks."""
+async def test_a_release_that_fails_leaves_no_lock_in_a_session(cell: Cell, admin: Admin) -> None:
+    """The next ticket must not get a session that still has the lock."""
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
-    with witness.failing_releases():
+    with admin.failing_releases():
         await cell.run(lease.release)  # it ends the session instead
-    await soon(lambda: witness.holding() == [], "the lock to be free")
+    await soon(lambda: admin.holding() == [], "the lock to be free")
     again = await cell.run(partial(client.lock(cell.name).acquire, timeout=5))
     assert again.fence > lease.fence
 
 
-async def test_names_with_one_hash_are_found_out(
+async def test_names_with_the_same_hash_are_refused(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgresql_calls, "key_of", lambda *_: "42")
-    monkeypatch.setattr(mysql_calls, "hash_of", lambda *_: "42")
+    monkeypatch.setattr(postgresql_requests, "key_of", lambda *_: "42")
+    monkeypatch.setattr(mysql_requests, "hash_of", lambda *_: "42")
     client = cell.client()
     await cell.run((await cell.run(client.lock(cell.name).acquire)).release)
     with pytest.raises(
@@ -118,14 +116,16 @@ async def test_names_with_one_hash_are_found_out(
 
 
 def test_names_are_hashed() -> None:
-    keys = {int(postgresql_calls.key_of("fencelock", f"name {n}")) for n in range(10_000)}
+    keys = {int(postgresql_requests.key_of("fencelock", f"name {n}")) for n in range(10_000)}
     assert len(keys) == 10_000
     assert min(keys) < -(2**62) < 2**62 < max(keys) < 2**63
-    assert int(postgresql_calls.key_of("another", "name 1")) not in keys, "schemas keep apart"
-    hashes = {mysql_calls.hash_of("database fencelock", f"name {n}") for n in range(10_000)}
+    assert int(postgresql_requests.key_of("another", "name 1")) not in keys, "schemas keep apart"
+    hashes = {mysql_requests.hash_of("database fencelock", f"name {n}") for n in range(10_000)}
     assert len(hashes) == 10_000
     assert all(len(hash) == 32 and hash == hash.lower() for hash in hashes)
-    assert mysql_calls.hash_of("another fencelock", "name 1") not in hashes, "databases keep apart"
+    assert mysql_requests.hash_of("another fencelock", "name 1") not in hashes, (
+        "databases keep apart"
+    )
 
 
 async def test_how_a_holder_departs(cell: Cell) -> None:
@@ -150,68 +150,68 @@ async def test_how_a_holder_departs(cell: Cell) -> None:
         assert seen.abandoned is abandoned
 
 
-async def test_sessions_are_used_again(cell: Cell, witness: Witness) -> None:
+async def test_sessions_are_used_again(cell: Cell, admin: Admin) -> None:
     client = cell.client()
     for _ in range(10):
         await cell.run((await cell.run(client.lock(cell.name).acquire)).release)
-    assert witness.connections() <= 2, "one, and one for a heartbeat if it took so long"
+    assert admin.connections() <= 2, "one, and one for a heartbeat if it took so long"
 
 
-async def test_sessions_are_counted_right(cell: Cell, witness: Witness) -> None:
-    """However they end: a pool that counts wrong opens too many connections, or none any more."""
+async def test_sessions_are_counted_right(cell: Cell, admin: Admin) -> None:
+    """However they end. A pool that counts wrong opens too many connections, or no more at all."""
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name).acquire)
-    (session,) = await soon(witness.waiting, "the waiter")
-    witness.end(session)
-    await soon(lambda: witness.waiting() not in ([], [session]), "the waiter to come back")
+    (session,) = await soon(admin.waiting, "the waiter")
+    admin.end(session)
+    await soon(lambda: admin.waiting() not in ([], [session]), "the waiter to come back")
     with pytest.raises(fencelock.LockTimeout):
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=2))
     await cell.run(lease.release)
     heir = await within(waiter)
-    (session,) = witness.holding()
-    witness.end(session)
+    (session,) = admin.holding()
+    admin.end(session)
     assert await cell.run(lambda: heir.lost.wait(PATIENCE))
     pool = client._context.engine._pool
     await soon(lambda: not client._context.sweeper._doomed, "the lost ticket to be taken out")
     await soon(lambda: pool._open == len(pool._idle), "every connection to be accounted for")
 
 
-async def test_closed_while_somebody_joins(
-    cell: Cell, witness: Witness, monkeypatch: pytest.MonkeyPatch
+async def test_closed_while_a_ticket_joins(
+    cell: Cell, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lock was granted, but nobody is there any more to keep it."""
-    engine = cell.client()._context.engine
-    sent = engine._sent
+    """The server granted the lock, but the client is closed by then."""
+    engine = cell.client()._engine
+    sent = engine._ask_in
 
     async def close_then(*request: Any) -> Any:
         answer = await sent(*request)
         await engine.close()
         return answer
 
-    monkeypatch.setattr(engine, "_sent", close_then)
+    monkeypatch.setattr(engine, "_ask_in", close_then)
     one = Ticket(cell.name, new_id(), 30.0, Owner("host", 1))
     with pytest.raises(fencelock.EngineError, match="the client was closed"):
         await act(cell, engine.enter(one, if_free=True, timeout=30))
-    await soon(lambda: witness.holding() == [], "the lock to be free")
-    await soon(lambda: witness.connections() == 0, "the session to end")
+    await soon(lambda: admin.holding() == [], "the lock to be free")
+    await soon(lambda: admin.connections() == 0, "the session to end")
 
 
-async def test_a_restart_frees_everything(own_witness: Witness, open_cell: OpenCell) -> None:
-    cell = open_cell(own_witness.url)
+async def test_a_restart_frees_everything(own_admin: Admin, open_cell: OpenCell) -> None:
+    cell = open_cell(own_admin.url)
     client = cell.client()
     lease = await cell.run(client.lock(cell.name).acquire)
-    own_witness.server.stop()
-    own_witness.server.start()
+    own_admin.server.stop()
+    own_admin.server.start()
     again = await cell.run(partial(client.lock(cell.name).acquire, timeout=10))
     assert again.fence > lease.fence
     assert again.abandoned
     assert await cell.run(lambda: lease.lost.wait(PATIENCE))
 
 
-def test_the_command_line_needs_no_ttl(witness: Witness) -> None:
-    """The command's time to end is a part of three heartbeats, not of the usual ttl."""
-    words = ["run", "x", "--url", witness.url, "--", "sh", "-c", "sleep 1; echo done"]
+def test_the_command_line_needs_no_ttl(admin: Admin) -> None:
+    """The command's time to end is a part of three heartbeats, not of the default ttl."""
+    words = ["run", "x", "--url", admin.url, "--", "sh", "-c", "sleep 1; echo done"]
     ended = subprocess.run(
         [sys.executable, "-m", "fencelock", *words], capture_output=True, text=True, timeout=60
     )

@@ -1,4 +1,4 @@
-"""Sharing in either database: what it costs, what does no harm, and what came from version 1."""
+"""Shared names in either database: what they cost, and what does no harm."""
 
 import pytest
 
@@ -15,8 +15,8 @@ def cell(database: Database, open_cell: OpenCell) -> Cell:
     return open_cell(database.server.url)
 
 
-async def test_those_who_wait_cost_nothing(cell: Cell, tables: Tables) -> None:
-    """However many wait: one who shares looks again, another one is refused, a third one leaves."""
+async def test_waiters_cost_nothing(cell: Cell, tables: Tables) -> None:
+    """However many wait: a reader looks again, another one is refused, a third one leaves."""
     desk = Desk(cell)
     a, b, c, d = [await desk.joined(label, READING) for label in "abcd"]
     await desk.joined("writer")
@@ -36,7 +36,7 @@ async def test_those_who_wait_cost_nothing(cell: Cell, tables: Tables) -> None:
     assert (await desk.renew(a, d)) == [Place.ADMITTED] * 2
 
 
-async def test_a_push_to_one_who_shares_is_lost(cell: Cell, tables: Tables) -> None:
+async def test_a_lost_wake_up_of_a_reader(cell: Cell, tables: Tables) -> None:
     desk = Desk(cell)
     writer = await desk.joined("writer")
     reader = await desk.joined("reader", READING)
@@ -45,8 +45,8 @@ async def test_a_push_to_one_who_shares_is_lost(cell: Cell, tables: Tables) -> N
     assert await desk.renew(reader) == [Place.ADMITTED]
 
 
-async def test_when_it_is_time_to_look_who_has_expired(cell: Cell, tables: Tables) -> None:
-    """The name's row knows a moment before which nobody expires, not who has been renewed since."""
+async def test_expired_sharers_are_found(cell: Cell, tables: Tables) -> None:
+    """The name's row has a moment before which no holder expires. Renewals don't update it."""
     desk = Desk(cell)
     a, b = [await desk.joined(label, Share.of(2)) for label in "ab"]
     tables.set("names", "expires = 1")
@@ -81,19 +81,3 @@ async def test_owners_may_be_long(cell: Cell) -> None:
         assert await desk.enter(ticket)
     seen = await act(cell, desk.engine.inspect(cell.name, limit=9, timeout=LIMIT))
     assert [one.owner for one in seen.contenders] == [owner] * 3
-
-
-async def test_who_holds_and_waits_in_version_1(cell: Cell, tables: Tables) -> None:
-    """It goes on; but that version would not see who shares a name, so it is refused."""
-    tables.make_version_1(cell.name)
-    desk = Desk(cell)
-    three = desk.ticket("three")
-    assert (await desk.enter(three)).place is Place.WAITING
-    assert await desk.picture() == (["one"], ["two", "three"])
-    one, two = three._replace(id="one"), three._replace(id="two")
-    assert await desk.renew(one, two) == [Place.ADMITTED, Place.WAITING]
-    assert await desk.leave(one)
-    assert await desk.leave(two)
-    assert (await desk.enter(three)).place is Place.ADMITTED
-    with pytest.raises(Exception, match="a newer Fencelock uses these tables"):
-        tables.run("v1_enter('x', 'y', 1, '', '', true)")

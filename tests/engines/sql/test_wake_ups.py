@@ -1,4 +1,4 @@
-"""Many who wait need few connections, and one of them to listen, in either database."""
+"""Many waiters need few connections, and one more that listens, in either database."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ async def test_an_undisputed_lock_needs_one_connection(cell: Cell, database: Dat
     assert database.listening() == []
 
 
-async def test_one_listener_for_all_who_wait(cell: Cell, database: Database) -> None:
+async def test_one_listener_for_all_waiters(cell: Cell, database: Database) -> None:
     client = cell.client()
     leases = [await cell.run(client.lock(f"{cell.name}:{n}").acquire) for n in range(10)]
     waiters = [cell.actor().start(client.lock(f"{cell.name}:{n}").acquire) for n in range(10)]
@@ -92,10 +92,10 @@ def test_threads_wait(database: Database) -> None:
         assert len(fences) == 100
 
 
-async def test_nobody_listens_for_nobody(
+async def test_the_listener_ends_without_waiters(
     cell: Cell, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencelock.engines.sql.ears.Ears.IDLE", 0.2)
+    monkeypatch.setattr("fencelock.engines.sql.listener.Listener.IDLE_TIMEOUT", 0.2)
     client = cell.client()
     for _ in range(2):
         lease = await cell.run(client.lock(cell.name).acquire)
@@ -104,30 +104,30 @@ async def test_nobody_listens_for_nobody(
         await soon(lambda: len(database.listening()) == 1, "the listener")
         await cell.run(lease.release)
         await cell.run((await waiter).release)
-        await soon(lambda: client._context.engine._ears._task is None, "the listener to retire")
-        await soon(lambda: database.listening() == [], "the listener to hang up")
+        await soon(lambda: client._engine._listener._task is None, "the listener to retire")
+        await soon(lambda: database.listening() == [], "its connection to be closed")
 
 
 @pytest.fixture
 def proxy(database: Database) -> Iterator[TcpProxy]:
-    """One that does not count replies: that is for RESP."""
+    """A proxy that does not count replies: it can do that for RESP only."""
     with TcpProxy(database.server.port, lambda: lambda _: 0) as proxy:
         yield proxy
 
 
 def unreadable(piece: bytes) -> bytes:
-    """Of the right length, but what comes behind the first space is no number any more."""
+    """The same length, but the digit behind each space is damaged."""
     return re.sub(rb"(?<= )[0-9]", b"\xff", piece)
 
 
 @pytest.mark.parametrize("harm", [garbled, unreadable])
-async def test_a_damaged_packet_deafens_nobody(
+async def test_a_damaged_wake_up_stops_no_waiter(
     database: Database,
     open_cell: OpenCell,
     proxy: TcpProxy,
     harm: Harm,
 ) -> None:
-    """Neither the waiter whose wake-up it was, nor those who come later."""
+    """The waiter of that wake-up gets the lock, and so do later waiters."""
     port = database.server.port
     cell = open_cell(database.server.url.replace(f":{port}/", f":{proxy.port}/"))
     client, other = cell.client(), open_cell(database.server.url).client()

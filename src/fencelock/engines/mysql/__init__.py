@@ -1,1 +1,1 @@
-"""MySQL and MariaDB, by lease rows and by their own GET_LOCK."""
+"""The engines on MySQL and MariaDB: over lease rows, and over their own GET_LOCK."""

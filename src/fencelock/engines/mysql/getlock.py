@@ -1,40 +1,30 @@
-"""MySQL's own GET_LOCK behind the same contract."""
+"""The engine over MySQL's own GET_LOCK."""
 
 from __future__ import annotations
 
 from fencelock.core.url import Url
-from fencelock.engines.contract import Traits
-from fencelock.engines.mysql.calls import SessionCalls
+from fencelock.engines.mysql.errors import ERRORS
+from fencelock.engines.mysql.requests import SessionRequests
 from fencelock.engines.mysql.server import Server
-from fencelock.engines.mysql.troubles import TROUBLES
 from fencelock.engines.mysql.urls import Target, target_of
 from fencelock.engines.mysql.wire import Wire
 from fencelock.engines.sql.options import heartbeat_of
-from fencelock.engines.sql.sessions import SessionsEngine
+from fencelock.engines.sql.sessions import SessionsEngine, session_traits
 from fencelock.io.contract import IO
 
 
 class GetLockEngine(SessionsEngine[Wire]):
     """Session locks of a MySQL or MariaDB server."""
 
-    traits = Traits(
-        guarantee="efficiency",
-        fencing=(
-            "max(previous + 1, the server's clock in µs) in a row that is committed before the lock "
-            "is used; promoting a replica that lags behind may hand out one fence twice, or a lower one "
-            "if its clock is behind"
-        ),
-        clock="none: a lock lasts as long as its connection",
-        fenced_while_waiting=False,
-    )
+    traits = session_traits("replica")
 
     def __init__(self, target: Target, heartbeat: float, io: IO) -> None:
         server = Server(target, io, sessions=True)
-        super().__init__(target.where, io, server, heartbeat, TROUBLES)
+        super().__init__(target.where, io, server, heartbeat, ERRORS)
         scope = f"{target.settings['database']} {target.prefix}"
-        self._calls = SessionCalls(target.prefix, scope)
+        self._requests = SessionRequests(target.prefix, scope)
 
 
 def open_getlock(url: Url, io: IO) -> GetLockEngine:
-    """`mysql+getlock://user:password@host:3306/database`; see docs/engines/mysql.md."""
+    """Open `mysql+getlock://user:password@host:3306/database`; see docs/engines/mysql.md."""
     return GetLockEngine(target_of(url, "heartbeat"), heartbeat_of(url), io)

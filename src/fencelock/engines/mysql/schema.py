@@ -1,8 +1,8 @@
-"""The tables and procedures in a database, and how they are made.
+"""The SQL that creates the tables and procedures in a database.
 
-Procedures and not several statements in one packet: a procedure decides between its statements, so that
-every operation is one round trip; and it ends its own transaction, so that none is ever left open. Not
-functions either: where the server keeps a binary log, only its administrator may create those.
+Why procedures, and not several statements in one packet: a procedure decides between its statements, so each
+operation is one round trip. And it ends its own transaction, so none is ever left open. Why not functions:
+where the server keeps a binary log, only its administrator may create functions.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import re
 from importlib.resources import files
 
 PREFIX = "fencelock"
-"""What the names of tables and procedures begin with, unless the URL says otherwise."""
+"""What the names of tables and procedures begin with, unless the URL names another prefix."""
 
-_PARTS = ("tables", "queue", "sweep", "enter", "renew", "leave", "notes", "listen", "inspect")
+_ROWS = ("tables", "queue", "sweep", "enter", "renew", "leave", "notes", "listen", "inspect")
 _SESSIONS = ("sessions",)
 
 MODE = "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION"
-"""The sql_mode to create them in: procedures remember it."""
+"""The sql_mode in which they are created: procedures keep it."""
 
 _BEFORE = f"""\
--- Fencelock's tables and procedures, version 2, for the database that is chosen (USE). It can be run again
--- at any time: locks that are held stay as they are, those of version 1 too. But an older Fencelock is
--- refused from then on: update them all.
+-- Fencelock's tables and procedures, version 2, for the current database (USE). You can run this again at any
+-- time: locks that are held stay held.
 
 SET sql_mode = '{MODE}';
 DELIMITER //
@@ -32,31 +31,32 @@ DELIMITER //
 _AFTER = """
 DELIMITER ;
 
--- Whoever shall use locks, for instance the user app, needs this, if the database is named locks:
+-- A user who uses locks, for instance the user app, needs this, if the database is named locks:
 --   GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON locks.* TO app;
 """
 
 
 def script(prefix: str = PREFIX) -> str:
-    """All that has to be in a database, as SQL for the command line client."""
-    return _BEFORE + "\n".join(_parts(prefix, _PARTS + _SESSIONS)) + _AFTER
+    """Everything that a database needs, as SQL for the command line client."""
+    return _BEFORE + "\n".join(_parts(prefix, _ROWS + _SESSIONS)) + _AFTER
 
 
-def pieces(prefix: str, *, sessions: bool = False) -> list[tuple[str, str]]:
-    """The same, as statements to be sent one after the other, each with what it makes or drops."""
-    parts = _SESSIONS if sessions else _PARTS
-    statements = "\n".join(_parts(prefix, parts)).split("\n//\n")
-    return [(_subject(piece), piece.strip()) for piece in statements if piece.strip()]
+def statements(prefix: str, *, sessions: bool = False) -> list[tuple[str, str]]:
+    """The same as single statements, each with the name of the table or procedure that it creates.
+
+    The name is "" for a statement that does no harm if it runs again.
+    """
+    parts = "\n".join(_parts(prefix, _SESSIONS if sessions else _ROWS)).split("\n//\n")
+    return [(_created(part), part.strip()) for part in parts if part.strip()]
 
 
-def _subject(piece: str) -> str:
-    """Of one that does no harm if it is run once more, nothing."""
-    found = re.search(r"^(?:CREATE|DROP) \w+ IF (?:NOT )?EXISTS (\w+)", piece, re.MULTILINE)
+def _created(statement: str) -> str:
+    found = re.search(r"^CREATE \w+ IF NOT EXISTS (\w+)", statement, re.MULTILINE)
     return found[1] if found else ""
 
 
 def _parts(prefix: str, names: tuple[str, ...]) -> list[str]:
     folder = files(__package__).joinpath("sql")
     parts = [folder.joinpath(f"{part}.sql").read_text("utf-8") for part in names]
-    # The names of GET_LOCKs, "fencelock.…", are the same for all.
+    # The names of GET_LOCKs, "fencelock.…", are the same for every prefix.
     return [part.replace("fencelock_", f"{prefix}_") for part in parts]

@@ -1,4 +1,4 @@
-"""What a MySQL URL says: the server, who we are, and how to connect."""
+"""What a MySQL URL means: the server, the user, and how to connect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fencelock.core.url import Url
 from fencelock.engines.mysql.schema import PREFIX
-from fencelock.engines.sql.options import connections_of, part_of_names
+from fencelock.engines.sql.options import connections_of, identifier_of
 
 OPTIONS = ("prefix", "connections", "socket", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
@@ -16,19 +16,20 @@ _SSL_MODES = ("disable", "require", "verify-ca", "verify-full")
 
 
 class Target(NamedTuple):
-    """A URL's meaning."""
+    """A URL, parsed."""
 
     where: str
+    """The URL without its password, for messages."""
     settings: dict[str, Any]
-    """What both drivers call the same: host, port or unix_socket, user, password, database, ssl."""
+    """What both drivers take: host and port or unix_socket, user, password, database, ssl."""
     prefix: str
     connections: int
 
 
 def target_of(url: Url, *more: str) -> Target:
-    """Take a URL apart, or raise a `ValueError` that says what is wrong with it. `more`: known options."""
+    """Parse a URL. Raises a `ValueError` that says what is wrong with it. `more`: further options."""
     url.only(*OPTIONS, *more)
-    prefix = part_of_names(url, "prefix", PREFIX, 31)
+    prefix = identifier_of(url, "prefix", PREFIX, 31)
     connections = connections_of(url)
     database = url.path.strip("/") or PREFIX
     if "/" in database:
@@ -47,7 +48,7 @@ def target_of(url: Url, *more: str) -> Target:
         settings["unix_socket"] = url.options["socket"]
     else:
         host, port = url.hosts[0] if url.hosts else ("localhost", None)
-        # Drivers take "localhost" for the default socket's name, of which there are several.
+        # For "localhost" some drivers use a default socket instead of TCP, each its own.
         settings |= {"host": "127.0.0.1" if host == "localhost" else host, "port": port or _PORT}
     return Target(str(url), settings, prefix, connections)
 

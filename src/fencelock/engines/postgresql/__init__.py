@@ -1,1 +1,1 @@
-"""PostgreSQL, by lease rows and by its own advisory locks."""
+"""The engines on PostgreSQL: over lease rows, and over its own advisory locks."""

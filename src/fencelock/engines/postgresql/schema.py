@@ -1,22 +1,22 @@
-"""The tables and functions in a database, and how they are made."""
+"""The SQL that creates the tables and functions in a database."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 
 SCHEMA = "fencelock"
-"""Where they are, unless the URL says otherwise."""
+"""The schema of the tables and functions, unless the URL names another."""
 
 _PARTS = ("tables", "queue", "sweep", "enter", "renew", "leave", "notes", "inspect", "sessions")
 
 _BEFORE = """\
--- Fencelock's tables and functions, version 2. It can be run again at any time: locks that are held
--- stay as they are, those of version 1 too. But an older Fencelock is refused from then on: update them all.
+-- Fencelock's tables and functions, version 2. You can run this again at any time: locks that are held
+-- stay held.
 
 BEGIN;
 SELECT pg_advisory_xact_lock(hashtextextended('fencelock', 0));
 
--- Not IF NOT EXISTS: that wants the right to create schemas even where it is there.
+-- Not IF NOT EXISTS: that needs the right to create schemas even if the schema exists.
 DO $$ BEGIN
     IF to_regnamespace('fencelock') IS NULL THEN
         CREATE SCHEMA fencelock;
@@ -27,14 +27,14 @@ END $$;
 _AFTER = """
 COMMIT;
 
--- Whoever shall use locks, for instance the role app, needs:
+-- A role that uses locks, for instance the role app, needs:
 --   GRANT USAGE ON SCHEMA fencelock TO app;
 --   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA fencelock TO app;
 """
 
 
 def script(schema: str = SCHEMA) -> str:
-    """All that has to be in a database, as plain SQL."""
+    """Everything that a database needs, as plain SQL."""
     folder = files(__package__).joinpath("sql")
     parts = [folder.joinpath(f"{part}.sql").read_text("utf-8") for part in _PARTS]
     return within(schema, "\n".join([_BEFORE, *parts, _AFTER]))

@@ -1,4 +1,4 @@
-"""From a URL to a connection that can be used: found, greeted, with its session as we need it."""
+"""Opens connections: finds the primary, checks it, and sets up the session."""
 
 from __future__ import annotations
 
@@ -6,144 +6,140 @@ import logging
 from ipaddress import ip_address
 
 from fencelock.core.errors import Unsupported
-from fencelock.engines.postgresql.readiness import AsyncioReadiness, BlockingReadiness, Readiness
+from fencelock.engines.postgresql.errors import NOT_ALLOWED
 from fencelock.engines.postgresql.schema import script
-from fencelock.engines.postgresql.troubles import FORBIDDEN
-from fencelock.engines.postgresql.urls import Place, Target
+from fencelock.engines.postgresql.sockets import AsyncioSocketWait, BlockingSocketWait, SocketWait
+from fencelock.engines.postgresql.urls import Host, Target
 from fencelock.engines.postgresql.wire import Wire
-from fencelock.engines.sql.broken import DatabaseFailed
+from fencelock.engines.sql.failure import DatabaseFailed
 from fencelock.io import clock
 from fencelock.io.contract import IO
 
 log = logging.getLogger("fencelock")
 
-_OLDEST = 120_000
+_OLDEST = 12
 
 _FACTS = """
 SELECT current_setting('server_version_num'), pg_is_in_recovery(),
        current_setting('fencelock.direct', true), current_setting('synchronous_commit');
 """
 
-_FORGETFUL = ("off", "local", "remote_write")
-"""Values of synchronous_commit with which a commit is acknowledged before it is on disk here, or on the disk
-of a synchronous standby."""
+_NOT_DURABLE = ("off", "local", "remote_write")
+"""Values of synchronous_commit with which a commit is acknowledged before it is on the server's disk, or on
+the disk of a synchronous standby."""
 
-# Who listens or holds a lock says nothing for long. Older servers don't know these settings, and would
-# refuse a connection that names them.
-_PATIENCE = """
+# A session that listens or holds a lock is silent for long. Older servers don't know these settings, and
+# would refuse a connection string that names them.
+_NO_IDLE_TIMEOUTS = """
 SELECT set_config(name, '0', false)
   FROM (VALUES ('idle_session_timeout'), ('transaction_timeout')) AS timeouts (name)
  WHERE current_setting(name, true) <> '0' AND current_setting('fencelock.direct', true) = 'yes'
 """
 
-_POOLER = "unsupported startup parameter"
-"""How PgBouncer begins to say that it does not pass our settings on."""
+_POOLER_ERROR = "unsupported startup parameter"
+"""How PgBouncer's message begins when it does not pass our settings on."""
 
 
 class Server:
-    """One database, at one or several addresses, of which one is the primary's."""
+    """One database, at one or several addresses. One of them is the primary's."""
 
     def __init__(self, target: Target, io: IO) -> None:
         self._target = target
-        self._places = list(target.places)
-        self._kind: type[Readiness] = BlockingReadiness if io.blocking else AsyncioReadiness
+        self._hosts = list(target.hosts)
+        self._wait: type[SocketWait] = BlockingSocketWait if io.blocking else AsyncioSocketWait
         self.pooled = False
-        """Whether a pooler stands in between: then a session may be another one each time."""
+        """Whether a pooler is in between: then each request may get another session."""
         self._warned = False
 
     async def connect(self, timeout: float) -> Wire:
-        """A connection to whoever is the primary."""
+        """Open a connection to the primary."""
         deadline = clock.now() + timeout
         failures: list[DatabaseFailed] = []
-        for number, place in enumerate(list(self._places)):
+        for number, host in enumerate(list(self._hosts)):
             left = deadline - clock.now()
             # A server that does not answer must leave some time to the others.
-            until = clock.now() + left / (len(self._places) - number)
+            until = clock.now() + left / (len(self._hosts) - number)
             try:
-                wire = await self._open(place, until)
+                wire = await self._open(host, until)
                 try:
-                    await self._greet(wire, until)
+                    await self._check(wire, until)
                 except BaseException:
                     wire.close()
                     raise
             except DatabaseFailed as error:
-                failures.append(DatabaseFailed(f"{place}: {error}", "not applied", error.code))
+                failures.append(DatabaseFailed(f"{host}: {error}", "not applied", error.code))
                 failures[-1].__cause__ = error
                 continue
-            self._places.remove(place)
-            self._places.insert(0, place)  # likely to be the primary next time, too
+            self._hosts.remove(host)
+            self._hosts.insert(0, host)  # likely to be the primary next time, too
             return wire
-        text = "; ".join(str(failure) for failure in failures)
-        raise DatabaseFailed(
-            f"can't connect to {text}", "not applied", failures[0].code
-        ) from failures[0]
+        text = "can't connect to " + "; ".join(str(failure) for failure in failures)
+        raise DatabaseFailed(text, "not applied", failures[0].code) from failures[0]
 
     async def install(self, wire: Wire, timeout: float) -> None:
-        """Create what is missing; one client does it, the others wait for that."""
+        """Create what is missing. Of many concurrent clients one does it, and the others wait for it."""
         schema = self._target.schema
         try:
             await wire.script(script(schema), timeout)
         except DatabaseFailed as error:
             wire.close()  # its transaction is still open
             why = "is not there, and this user may not create it"
-            if error.code != FORBIDDEN:
+            if error.code != NOT_ALLOWED:
                 why = "is not complete, and can't be created"
             text = f"the schema {schema!r} {why}: {error}"
             raise DatabaseFailed(text, "not applied", error.code) from error
 
-    async def _open(self, place: Place, deadline: float) -> Wire:
+    async def _open(self, host: Host, deadline: float) -> Wire:
         failure: DatabaseFailed | None = None
-        for address in await self._addresses(place, deadline):
+        for address in await self._addresses(host, deadline):
             for _ in range(2):
-                conninfo = self._target.conninfo(place, address, direct=not self.pooled)
+                conninfo = self._target.conninfo(host, address, direct=not self.pooled)
                 try:
-                    return await Wire.open(conninfo, self._kind, deadline)
+                    return await Wire.open(conninfo, self._wait, deadline)
                 except DatabaseFailed as error:
                     failure = error
-                    if self.pooled or _POOLER not in str(error):
+                    if self.pooled or _POOLER_ERROR not in str(error):
                         break
                     self.pooled = True
         assert failure is not None
         raise failure
 
-    async def _addresses(self, place: Place, deadline: float) -> list[str | None]:
-        if place.host is None or place.host.startswith("/") or _is_address(place.host):
+    async def _addresses(self, host: Host, deadline: float) -> list[str | None]:
+        if host.name is None or host.name.startswith("/") or _is_address(host.name):
             return [None]
         try:
-            left = deadline - clock.now()
-            return [*await self._kind.resolve(place.host, place.port, left)]
+            return [*await self._wait.resolve(host.name, host.port, deadline - clock.now())]
         except OSError as error:  # a TimeoutError among them
-            raise DatabaseFailed(
-                f"can't look up the host: {error or 'no answer'}", "not applied"
-            ) from error
+            text = f"can't look up the host: {error or 'no answer'}"
+            raise DatabaseFailed(text, "not applied") from error
 
-    async def _greet(self, wire: Wire, deadline: float) -> None:
-        """Look whom we met, and whether it is one that we can rely on."""
-        text = _FACTS + _PATIENCE
-        ((version, standby, direct, durable), *_) = await wire.script(text, deadline - clock.now())
-        if int(version or 0) < _OLDEST:
-            raise DatabaseFailed(
-                f"PostgreSQL {int(version or 0) // 10_000}, but Fencelock needs 12", "not applied"
-            )
+    async def _check(self, wire: Wire, deadline: float) -> None:
+        """Check that this server can give correct locks, and set up the session."""
+        facts, *_ = await wire.script(_FACTS + _NO_IDLE_TIMEOUTS, deadline - clock.now())
+        version, standby, direct, durability = facts
+        major = int(version or 0) // 10_000
+        if major < _OLDEST:
+            text = f"PostgreSQL {major}, but Fencelock needs {_OLDEST}"
+            raise DatabaseFailed(text, "not applied")
         if standby == "t":
             raise DatabaseFailed("this is a standby, which can't give out locks", "not applied")
         self.pooled = self.pooled or direct != "yes"
-        if self.pooled and self._target.patient:
+        if self.pooled and self._target.sessions:
             raise Unsupported(
                 f"{self._target.where}: a connection pooler is in between, and session locks need a "
                 "session: connect to the server itself, or use postgresql://"
             )
         wire.prepares = not self.pooled
-        if durable in _FORGETFUL and not self.pooled:
-            # What was acknowledged must not be forgotten, whatever others can live with.
+        if durability in _NOT_DURABLE and not self.pooled:
+            # An acknowledged lease must survive a crash. Other programs keep their own setting.
             await wire.script("SET synchronous_commit = on", deadline - clock.now())
-        elif durable in _FORGETFUL and not self._warned:
+        elif durability in _NOT_DURABLE and not self._warned:
             self._warned = True
             log.warning(
                 "%s: synchronous_commit is %s: a crash or a failover of the server forgets the newest "
                 "leases and fences; switch it on for this user",
                 self._target.where,
-                durable,
+                durability,
             )
 
 

@@ -1,15 +1,15 @@
-"""One connection, over libpq itself: every wait has a deadline, and one code serves both faces.
+"""One connection, over libpq itself: every wait has a deadline, and the same code serves both clients.
 
-psycopg's own connections have no deadline for an answer, and a notification that arrives while nobody
-asks for anything needs a thread or a task that listens. libpq's non-blocking calls have both.
+psycopg's own connections have no deadline for an answer, and receive notifications only while a thread or
+a task owns the connection. libpq's non-blocking calls, which `psycopg.pq` exports, need neither.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import select
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -17,68 +17,70 @@ from functools import partial
 import psycopg
 from psycopg import pq
 
-from fencelock.engines.postgresql.calls import Call, Statement
-from fencelock.engines.postgresql.readiness import Readiness
-from fencelock.engines.postgresql.troubles import UNPREPARED
-from fencelock.engines.sql.broken import DatabaseFailed
+from fencelock.core.errors import Outcome
+from fencelock.engines.postgresql.errors import NOT_PREPARED
+from fencelock.engines.postgresql.requests import Request, Statement
+from fencelock.engines.postgresql.sockets import SocketWait
+from fencelock.engines.sql.failure import DatabaseFailed
+from fencelock.engines.sql.interruptible import input_poll
 from fencelock.io import clock
 
-_CHATTER = ("This probably means", "before or while processing", "Is the server running")
+_USELESS_LINES = ("This probably means", "before or while processing", "Is the server running")
 
-_KNOWN = re.compile(
+_USELESS_PARTS = re.compile(
     r"connection failed: |consuming input failed: |"
     r"connection to server (at|on) [^\n]*? failed: (FATAL: +)?"
 )
 
-_REST = 2.0
+_REST_TIMEOUT = 2.0
 """Seconds in which the rest of an answer must follow its beginning."""
 
-_GOOD = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
+_SUCCESS = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
 
 
 class Wire:
-    """A connection in autocommit: it never leaves a transaction open."""
+    """A connection in autocommit, which never leaves a transaction open: see `sql/database.py`."""
 
-    def __init__(self, conn: pq.abc.PGconn, readiness: Readiness) -> None:
+    def __init__(self, conn: pq.abc.PGconn, wait: SocketWait) -> None:
         self._conn = conn
-        self._readiness = readiness
+        self._wait = wait
         self.prepares = False
-        """Whether statements are prepared when they come again; behind a pooler they can't be."""
+        """Whether to prepare statements that come again. Behind a pooler that is impossible."""
         self._prepared: dict[bytes, bool] = {}
+        """The statements that were sent: False after the first time, True once prepared."""
         self.broken = False
-        self._idle = select.poll()
-        self._idle.register(readiness.descriptor, select.POLLIN)
+        self._closing = threading.Lock()
+        self._input = input_poll(wait.descriptor)
 
     @classmethod
-    async def open(cls, conninfo: str, kind: type[Readiness], deadline: float) -> Wire:
+    async def open(cls, conninfo: str, kind: type[SocketWait], deadline: float) -> Wire:
         """Connect, or raise `DatabaseFailed`."""
         conn = pq.PGconn.connect_start(conninfo.encode())
         try:
-            readiness: Readiness | None = None
+            wait: SocketWait | None = None
             status: int = pq.PollingStatus.WRITING
             while status != pq.PollingStatus.OK:
                 if conn.status == pq.ConnStatus.BAD or status == pq.PollingStatus.FAILED:
-                    raise DatabaseFailed(_tidy(conn.get_error_message()), "not applied")
+                    raise DatabaseFailed(_shortened(conn.get_error_message()), "not applied")
                 # libpq may try again with another socket, with TLS or without.
-                if readiness is None or readiness.descriptor != conn.socket:
-                    readiness = kind(conn.socket)
+                if wait is None or wait.descriptor != conn.socket:
+                    wait = kind(conn.socket)
                 reading = status == pq.PollingStatus.READING
-                wait = readiness.readable if reading else readiness.writable
-                if not await wait(deadline - clock.now()):
+                ready = wait.readable if reading else wait.writable
+                if not await ready(deadline - clock.now()):
                     raise DatabaseFailed("no answer", "not applied")
                 status = conn.connect_poll()
             conn.nonblocking = 1
-            assert readiness is not None
             return cls(conn, kind(conn.socket))
         except psycopg.Error as error:
             conn.finish()
-            raise DatabaseFailed(_tidy(str(error)), "not applied") from error
+            raise DatabaseFailed(_shortened(str(error)), "not applied") from error
         except BaseException:
             conn.finish()
             raise
 
-    async def call(self, request: Call, timeout: float) -> list[str]:
-        """Run a statement as a transaction of its own; the first column of its rows."""
+    async def call(self, request: Request, timeout: float) -> list[str]:
+        """Run a statement as a transaction of its own. Returns the first column of its rows."""
         if timeout <= 0:
             raise DatabaseFailed("no time was left to ask", "not applied")
         statement, values = request
@@ -92,14 +94,14 @@ class Wire:
         try:
             results = await self._exchange(send, timeout)
         except DatabaseFailed as error:
-            if error.code == UNPREPARED:
-                self._prepared.clear()  # somebody has reset the session: the next try prepares anew
+            if error.code == NOT_PREPARED:
+                self._prepared.clear()  # somebody has reset the session: prepare again
             raise
         result = results[-1]
         return [_text(result.get_value(row, 0)) or "" for row in range(result.ntuples)]
 
     async def _prepare(self, statement: Statement, timeout: float) -> float:
-        """Prepare a statement that comes for the second time: the third is faster."""
+        """Prepare a statement that comes for the second time. Returns the time that is left."""
         again = statement.name in self._prepared
         if again:
             started = clock.now()
@@ -110,7 +112,7 @@ class Wire:
         return timeout
 
     async def script(self, text: str, timeout: float) -> list[list[str | None]]:
-        """Run statements in one transaction; the columns of the first row of each."""
+        """Run statements in one transaction. Returns the first row of each."""
         results = await self._exchange(partial(self._conn.send_query, text.encode()), timeout)
         return [
             [_text(result.get_value(0, column)) for column in range(result.nfields)]
@@ -118,123 +120,126 @@ class Wire:
             if result.ntuples
         ]
 
-    async def begin(self, request: Call, timeout: float) -> None:
-        """Send a statement whose answer may take long, and don't wait for it."""
-        deadline = clock.now() + timeout
+    async def begin(self, request: Request, timeout: float) -> None:
         statement, values = request
         encoded = [value.encode() for value in values]
         try:
             self._conn.send_query_params(statement.sql, encoded)
-            await self._flush(deadline)
-        except (psycopg.Error, OSError) as error:  # a TimeoutError among them
-            self.close()
-            raise DatabaseFailed(_tidy(str(error)), "unknown") from error
-        except BaseException:
-            self.close()
+            await self._flush(clock.now() + timeout)
+        except BaseException as error:
+            self._fail(error, "unknown", f"could not send a request within {timeout:.3g} s")
             raise
 
     async def answered(self, timeout: float) -> bool:
-        """Whether the answer to what was begun is there, at the latest when the time is up."""
         deadline = clock.now() + timeout
         try:
             while self._conn.is_busy():
-                if not await self._readiness.roused(deadline - clock.now()):
+                if not await self._wait.readable_or_interrupted(deadline - clock.now()):
                     return False
                 self._conn.consume_input()
-            await self._answers(clock.now() + _REST)
+            await self._answers(clock.now() + _REST_TIMEOUT)
             return True
-        except TimeoutError as error:
-            raise DatabaseFailed("only a part of an answer came", "not applied") from error
-        except (psycopg.Error, OSError) as error:
-            raise DatabaseFailed(_tidy(str(error)), "not applied") from error
+        except BaseException as error:
+            self._fail(error, "not applied", "only a part of an answer came")
+            raise
 
     def interrupt(self) -> None:
-        self._readiness.interrupt()
+        self._wait.interrupt()
 
     async def notifications(self, timeout: float) -> list[str]:
-        """Wait for notifications; their payloads, none if the time is up."""
+        """Wait for notifications. Returns their payloads, none if `timeout` seconds have passed."""
         try:
-            if not await self._readiness.readable(timeout):
+            if not await self._wait.readable(timeout):
                 return []
             self._conn.consume_input()
             payloads = []
             while (notify := self._conn.notifies()) is not None:
                 payloads.append(notify.extra.decode(errors="replace"))
-            # Only now: what makes no sense is found when it is parsed, and libpq closes the socket then.
+            # libpq finds damaged input only when it parses it, and closes the socket then.
             if self._conn.status == pq.ConnStatus.BAD:
-                raise DatabaseFailed(_tidy(self._conn.get_error_message()), "not applied")
+                raise DatabaseFailed(_shortened(self._conn.get_error_message()), "not applied")
             return payloads
-        except (psycopg.Error, OSError) as error:
-            raise DatabaseFailed(_tidy(str(error)), "not applied") from error
+        except BaseException as error:
+            self._fail(error, "not applied")
+            raise
 
     def is_cut(self) -> bool:
-        """Whether the server has closed it while it lay idle: it has nothing else to say then."""
-        return bool(self._idle.poll(0))
+        return bool(
+            self._input.poll(0)
+        )  # to an idle client the server sends nothing but its goodbye
 
     def hang_up(self) -> None:
-        """End it from another thread: the one that reads from it wakes up and closes it."""
-        with suppress(OSError), socket.socket(fileno=os.dup(self._readiness.descriptor)) as same:
-            same.shutdown(socket.SHUT_RDWR)
+        with self._closing, suppress(OSError):
+            if not self.broken:  # else the descriptor may belong to another connection by now
+                with socket.socket(fileno=os.dup(self._wait.descriptor)) as same:
+                    same.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self.broken = True
-        self._readiness.close()
-        self._conn.finish()
+        with self._closing:
+            self.broken = True
+            self._wait.close()
+            self._conn.finish()
+
+    def _fail(self, error: BaseException, outcome: Outcome, timed_out: str = "no answer") -> None:
+        """Close the connection, and raise `DatabaseFailed` if libpq or the socket failed.
+
+        After an error that the server itself reports, the connection can be used again. If the caller was
+        cancelled between request and answer, it can't: the next request would read the late answer.
+        """
+        if isinstance(error, DatabaseFailed):
+            return
+        self.close()
+        if isinstance(error, TimeoutError):
+            raise DatabaseFailed(timed_out, outcome) from error
+        if isinstance(error, psycopg.Error | OSError):
+            raise DatabaseFailed(_shortened(str(error)), outcome) from error
 
     async def _exchange(self, send: Callable[[], None], timeout: float) -> list[pq.abc.PGresult]:
         deadline = clock.now() + timeout
         try:
             send()
             return await self._answers(deadline)
-        except TimeoutError as error:
-            self.close()
-            raise DatabaseFailed(f"no answer within {timeout:.3g} s", "unknown") from error
-        except (psycopg.Error, OSError) as error:
-            self.close()
-            raise DatabaseFailed(_tidy(str(error)), "unknown") from error
-        except DatabaseFailed:
-            raise
-        except BaseException:  # interrupted between request and answer: it is out of step
-            self.close()
+        except BaseException as error:
+            self._fail(error, "unknown", f"no answer within {timeout:.3g} s")
             raise
 
     async def _flush(self, deadline: float) -> None:
         while self._conn.flush():
-            if not await self._readiness.writable(deadline - clock.now()):
+            if not await self._wait.writable(deadline - clock.now()):
                 raise TimeoutError
 
     async def _answers(self, deadline: float) -> list[pq.abc.PGresult]:
-        conn, readiness = self._conn, self._readiness
+        conn, wait = self._conn, self._wait
         if conn.flush():
             await self._flush(deadline)
         results: list[pq.abc.PGresult] = []
-        trouble: DatabaseFailed | None = None
+        failure: DatabaseFailed | None = None
         while True:
             while conn.is_busy():
-                if not await readiness.readable(deadline - clock.now()):
+                if not await wait.readable(deadline - clock.now()):
                     raise TimeoutError
                 conn.consume_input()
             result = conn.get_result()
             if result is None:
                 break
-            if result.status not in _GOOD:
-                trouble = trouble or _trouble(result)
+            if result.status not in _SUCCESS:
+                failure = failure or _failure_of(result)
             results.append(result)
-        if trouble is not None:
-            if trouble.outcome == "unknown":
+        if failure is not None:
+            if failure.outcome == "unknown":
                 self.close()
-            raise trouble
+            raise failure
         return results
 
 
-def _trouble(result: pq.abc.PGresult) -> DatabaseFailed:
+def _failure_of(result: pq.abc.PGresult) -> DatabaseFailed:
     code = _text(result.error_field(pq.DiagnosticField.SQLSTATE)) or ""
-    said = _text(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
+    message = _text(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
     severity = _text(result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED))
-    # After an error the transaction was rolled back. One that ended the connection may have come after
-    # the commit; without a code it is libpq's own, who lost it.
+    # After an ERROR the transaction was rolled back. A FATAL one, which ends the connection, may have come
+    # after the commit. An error without a code is libpq's own: it lost the connection.
     rolled_back = severity == "ERROR" and code != ""
-    text = said or _tidy(result.get_error_message())
+    text = message or _shortened(result.get_error_message())
     return DatabaseFailed(text, "not applied" if rolled_back else "unknown", code)
 
 
@@ -242,9 +247,9 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode(errors="replace")
 
 
-def _tidy(message: str) -> str:
-    """libpq's messages have several lines, and not all that they say is news to the reader."""
-    text = _KNOWN.sub("", message)
+def _shortened(message: str) -> str:
+    """libpq's message in one line, without the parts that tell the reader nothing."""
+    text = _USELESS_PARTS.sub("", message)
     lines = [line.strip() for line in text.splitlines()]
-    telling = dict.fromkeys(line for line in lines if line and not line.startswith(_CHATTER))
-    return "; ".join(telling) or "the connection failed"
+    useful = dict.fromkeys(line for line in lines if line and not line.startswith(_USELESS_LINES))
+    return "; ".join(useful) or "the connection failed"

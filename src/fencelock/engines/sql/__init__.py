@@ -1,1 +1,1 @@
-"""What the engines on SQL databases have in common; a database's own folder brings the rest."""
+"""What the engines on SQL databases share. `database.py` lists what each database adds."""

@@ -1,4 +1,4 @@
-"""How a database's answers are read; all of them are lines of words, whatever the database."""
+"""Reads the answers of a database. Every answer is a list of text lines."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from fencelock.core.ticket import Holder, Inspection, Owner, Place, Share, Stand
 _PLACES = tuple(Place)
 
 
-def standing_of(words: str) -> Standing:
+def standing_of(text: str) -> Standing:
     """From "PLACE FENCE ABANDONED RECHECK_US"."""
-    place, fence, abandoned, recheck_us = words.split()
+    place, fence, abandoned, recheck_us = text.split()
     return Standing(_PLACES[int(place)], int(fence), abandoned == "1", int(recheck_us) / 1e6)
 
 
-def news_of(words: str) -> Standing | None:
-    """From a wake-up; None for one that can't be read, as for one that says nothing: look again."""
+def pushed_standing(text: str) -> Standing | None:
+    """From a wake-up. None if the text is unreadable: the waiter looks again."""
     try:
-        return standing_of(words)
+        return standing_of(text)
     except (ValueError, IndexError):
         return None
 
 
 def lines_of(answers: Sequence[str]) -> list[str]:
-    """The lines of an answer, of which a database may put many into one row."""
+    """The lines of an answer. A database may put many lines into one row."""
     return [line for answer in answers for line in answer.splitlines()]
 
 
 def inspection_of(name: str, lines: Sequence[str]) -> Inspection:
-    """From "NEWEST ABANDONED HOLDERS WAITING" and a line for each ticket, the holders first."""
-    newest, abandoned, holders, waiting = (int(word) for word in lines[0].split())
+    """From "NEWEST ABANDONED HOLDERS WAITING" and one line for each ticket, the holders first."""
+    newest, abandoned, holders, waiting = (int(number) for number in lines[0].split())
     tickets = [_ticket(line) for line in lines[1:]]
     return Inspection(
         name,
@@ -44,14 +44,14 @@ def inspection_of(name: str, lines: Sequence[str]) -> Inspection:
 
 
 def _ticket(line: str) -> tuple[Owner, int, float, float, Share]:
-    """From "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER"; -1: it does not expire."""
+    """From "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER". EXPIRES_US -1: never."""
     numbers, group, owner = line.split("\t", 2)
-    fence, since_us, expires_us, weight, permits = (int(word) for word in numbers.split())
-    expires = math.inf if expires_us == -1 else expires_us / 1e6
+    fence, since_us, expires_us, weight, permits = (int(number) for number in numbers.split())
+    expires_in = math.inf if expires_us == -1 else expires_us / 1e6
     share = Share(group, weight, permits)
-    return Owner.unpack(owner), fence, since_us / 1e6, expires, share
+    return Owner.unpack(owner), fence, since_us / 1e6, expires_in, share
 
 
-def us(seconds: float) -> str:
-    """Seconds as a database's functions want them."""
+def to_us(seconds: float) -> str:
+    """Seconds as whole microseconds, the unit of all times in a database."""
     return str(int(seconds * 1_000_000))

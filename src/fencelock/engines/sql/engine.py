@@ -1,61 +1,76 @@
-"""What every engine on a SQL database does: it asks over a pool of connections, one request each time."""
+"""What every engine on a SQL database does: it sends requests over a pool of connections."""
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import Generic, NamedTuple
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.names import matches
-from fencelock.core.ticket import Inspection
+from fencelock.core.ticket import Inspection, Ticket
 from fencelock.engines.contract import Engine
 from fencelock.engines.sql.answers import inspection_of
-from fencelock.engines.sql.broken import DatabaseFailed
-from fencelock.engines.sql.database import Calls, Request, Server, Troubles, Wire
+from fencelock.engines.sql.database import Errors, Request, Requests, Server, W
+from fencelock.engines.sql.failure import DatabaseFailed
 from fencelock.engines.sql.pool import Pool
 from fencelock.io.contract import IO
 
-W = TypeVar("W", bound=Wire)
+_MAX_INT = 2**31 - 1
+"""The largest number that an int of a database can hold."""
 
-_MOST = 2**31 - 1
-"""What an int holds in a database."""
+_INSTALL_TIMEOUT = 15.0
+"""Seconds that the creation of tables and functions may take at least."""
 
-_CREATING = 15.0
-"""Seconds that tables and functions may take to be created."""
+
+class _Translation(NamedTuple):
+    """Turns a `DatabaseFailed` into an `EngineError`. Not a `@contextmanager`: those are slower."""
+
+    errors: Errors
+    where: str
+    name: str | None
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, DatabaseFailed):
+            raise self.errors.translate(error, self.where, self.name) from error
 
 
 class SqlEngine(Engine, Generic[W]):
-    """Questions and their answers, whatever the lock is made of."""
+    """The operations that do not depend on what the lock is made of."""
 
-    _calls: Calls
+    _requests: Requests
 
     def __init__(
-        self, where: str, io: IO, server: Server[W], connections: int, troubles: Troubles
+        self, where: str, io: IO, server: Server[W], connections: int, errors: Errors
     ) -> None:
         self._where = where
         self._io = io
         self._server = server
         self._pool = Pool(server.connect, io, connections)
-        self._troubles = troubles
+        self._errors = errors
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        request = self._calls.inspect(name, min(limit, _MOST))
+        request = self._requests.inspect(name, min(limit, _MAX_INT))
         return inspection_of(name, await self._call(request, timeout, name))
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        names = await self._call(self._calls.names(), timeout, None)
+        names = await self._call(self._requests.names(), timeout, None)
         return sorted(name for name in names if matches(name, pattern))
 
     async def evict(self, name: str, *, timeout: float) -> bool:
-        return await self._call(self._calls.evict(name), timeout, name) == ["1"]
+        return await self._call(self._requests.evict(name), timeout, name) == ["1"]
+
+    def _translated(self, name: str | None) -> _Translation:
+        """Every operation runs inside this."""
+        return _Translation(self._errors, self._where, name)
 
     async def _call(self, request: Request, timeout: float, name: str | None) -> list[str]:
-        try:
+        with self._translated(name):
             return await self._ask(request, timeout)
-        except DatabaseFailed as error:
-            raise self._troubles.translated(error, self._where, name) from error
 
     async def _ask(self, request: Request, timeout: float) -> list[str]:
-        """Ask once; again only if it was certainly not carried out, and there is hope and time."""
+        """Send a request. Retries only if the server certainly did not apply it and time is left."""
         io = self._io
         deadline = io.now() + timeout
         backoff: Backoff | None = None
@@ -64,9 +79,9 @@ class SqlEngine(Engine, Generic[W]):
             try:
                 return await wire.call(request, deadline - io.now())
             except DatabaseFailed as error:
-                if error.code in self._troubles.not_there:
-                    return await self._once_installed(wire, request, deadline)
-                if error.code not in self._troubles.try_again:
+                if error.code in self._errors.missing:
+                    return await self._install_and_ask(wire, request, deadline)
+                if error.code not in self._errors.retriable:
                     raise
                 backoff = backoff or Backoff(0.002, 0.1, io.random)
                 pause = backoff.next()
@@ -76,12 +91,17 @@ class SqlEngine(Engine, Generic[W]):
                 self._pool.give(wire)
             await io.event().wait(pause)
 
-    async def _once_installed(self, wire: W, request: Request, deadline: float) -> list[str]:
-        """Create what we rely on, and ask once more.
+    async def _install_and_ask(self, wire: W, request: Request, deadline: float) -> list[str]:
+        """Create the tables and functions, and send the request once more.
 
-        That happens once in the life of a database, and may take its time: it would be undone otherwise,
-        and begun anew by the next one.
+        This happens once in the life of a database, and may take longer than the request's timeout.
+        Otherwise the server would undo it, and the next client would begin again.
         """
         began = self._io.now()
-        await self._server.install(wire, max(deadline - began, _CREATING))
+        await self._server.install(wire, max(deadline - began, _INSTALL_TIMEOUT))
         return await wire.call(request, deadline - began)
+
+
+def only_name(tickets: Sequence[Ticket]) -> str | None:
+    """The name for an error about these tickets, if there is only one."""
+    return tickets[0].name if len(tickets) == 1 else None

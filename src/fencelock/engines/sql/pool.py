@@ -1,7 +1,7 @@
-"""A small pool: a few connections for however many callers, handed out in order of asking.
+"""A small connection pool: many callers share a few connections, first come, first served.
 
-A waiting ticket has no connection, so the number of connections is the number of requests that are
-under way at the same moment. Beyond the limit a request waits for its turn.
+A waiting ticket needs no connection. So the number of connections is the number of requests that are
+under way at the same moment. Beyond the limit a request waits until a connection is free.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Generic
 
-from fencelock.engines.sql.broken import DatabaseFailed
-from fencelock.engines.sql.database import Wire
+from fencelock.engines.sql.database import W
+from fencelock.engines.sql.failure import DatabaseFailed, client_closed
 from fencelock.io.contract import IO, Event
 
-W = TypeVar("W", bound=Wire)
 
-
-class _Turn(Generic[W]):
-    """One that waits for a connection: what it gets is one, or the right to open one."""
+class _Caller(Generic[W]):
+    """A caller that waits for a connection. It is granted a connection, or the right to open one."""
 
     __slots__ = ("event", "granted", "wire")
 
@@ -30,7 +28,7 @@ class _Turn(Generic[W]):
 
 
 class Pool(Generic[W]):
-    """Connections that are opened when needed, and kept."""
+    """Opens connections when they are needed, and keeps them."""
 
     def __init__(self, connect: Callable[[float], Awaitable[W]], io: IO, limit: int) -> None:
         self._connect = connect
@@ -40,25 +38,25 @@ class Pool(Generic[W]):
         self._idle: list[W] = []
         self._open = 0
         """Connections that exist or are being opened."""
-        self._waiting: deque[_Turn[W]] = deque()
+        self._waiting: deque[_Caller[W]] = deque()
         self._closed = False
 
     async def take(self, timeout: float) -> W:
-        """A connection that is free, a new one, or the next that comes back."""
+        """Take an idle connection, open a new one, or wait for the next one that is given back."""
         started = self._io.now()
-        turn: _Turn[W] | None = None
+        caller: _Caller[W] | None = None
         with self._mutex:
-            self._verify()
-            wire = self._ready()
+            self._check_open()
+            wire = self._take_idle()
             if wire is not None:
                 return wire
             if self._open < self._limit:
                 self._open += 1
             else:
-                turn = _Turn(self._io.event())
-                self._waiting.append(turn)
-        if turn is not None:
-            wire = await self._await(turn, timeout)
+                caller = _Caller(self._io.event())
+                self._waiting.append(caller)
+        if caller is not None:
+            wire = await self._wait(caller, timeout)
             if wire is not None:
                 return wire
         try:
@@ -70,7 +68,7 @@ class Pool(Generic[W]):
         with self._mutex:
             if self._closed:  # in the meantime
                 self._pass_on(wire)
-            self._verify()
+            self._check_open()
         return wire
 
     def give(self, wire: W) -> None:
@@ -78,25 +76,25 @@ class Pool(Generic[W]):
         with self._mutex:
             if wire.broken:
                 wire.close()
-                # The others were cut by the same fault more often than not: don't fail once for each.
-                self._drop_idle()
+                # Most often the same fault has cut the idle ones, too: don't fail once for each of them.
+                self._close_idle()
                 self._pass_on(None)
             else:
                 self._pass_on(wire)
 
     def close(self) -> None:
-        """Close what is idle now, and the others when they come back."""
+        """Close the idle connections now, and the others when they are given back."""
         with self._mutex:
             self._closed = True
-            self._drop_idle()
+            self._close_idle()
             while self._waiting:
                 self._waiting.popleft().event.set()
 
-    def _verify(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
-            raise DatabaseFailed("the client was closed", "not applied")
+            raise client_closed()
 
-    def _ready(self) -> W | None:
+    def _take_idle(self) -> W | None:
         while self._idle:
             wire = self._idle.pop()
             if not wire.is_cut():
@@ -105,17 +103,17 @@ class Pool(Generic[W]):
             self._open -= 1
         return None
 
-    def _drop_idle(self) -> None:
+    def _close_idle(self) -> None:
         self._open -= len(self._idle)
         while self._idle:
             self._idle.pop().close()
 
     def _pass_on(self, wire: W | None) -> None:
-        """Hand a connection, or None for the right to open one, to whoever has waited longest."""
+        """Give a connection, or None for the right to open one, to the caller that has waited longest."""
         if self._waiting:
-            turn = self._waiting.popleft()
-            turn.granted, turn.wire = True, wire
-            turn.event.set()
+            caller = self._waiting.popleft()
+            caller.granted, caller.wire = True, wire
+            caller.event.set()
         elif wire is not None and not self._closed:
             self._idle.append(wire)
         else:
@@ -123,21 +121,21 @@ class Pool(Generic[W]):
             if wire is not None:
                 wire.close()
 
-    async def _await(self, turn: _Turn[W], timeout: float) -> W | None:
+    async def _wait(self, caller: _Caller[W], timeout: float) -> W | None:
         try:
-            await turn.event.wait(timeout)
+            await caller.event.wait(timeout)
         except BaseException:
             with self._mutex:
-                if turn.granted:
-                    self._pass_on(turn.wire)
+                if caller.granted:
+                    self._pass_on(caller.wire)
                 elif not self._closed:
-                    self._waiting.remove(turn)
+                    self._waiting.remove(caller)
             raise
         with self._mutex:
-            if turn.granted:
-                return turn.wire
-            self._verify()
-            self._waiting.remove(turn)
+            if caller.granted:
+                return caller.wire
+            self._check_open()
+            self._waiting.remove(caller)
         raise DatabaseFailed(
             f"all {self._limit} connections of this client were busy for {timeout:.3g} s",
             "not applied",

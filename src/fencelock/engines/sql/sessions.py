@@ -1,7 +1,7 @@
-"""The engine over a database's own session locks: a session is a ticket.
+"""The engine over a database's own session locks: each ticket is a session.
 
-Each ticket, holding or waiting, has a connection of its own: the lock lasts as long as that does, and
-whoever dies lets go at once. Nothing expires, so a holder that is only stopped keeps the lock.
+Each ticket, holding or waiting, has a connection of its own. The lock lasts as long as that connection:
+when a process dies, the server frees the lock at once. Nothing expires, so a stopped holder keeps the lock.
 """
 
 from __future__ import annotations
@@ -9,229 +9,232 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Generic
 
 from fencelock.core.ticket import Departure, Owner, Place, Standing, Ticket
+from fencelock.engines.contract import Traits
 from fencelock.engines.sql.answers import lines_of, standing_of
-from fencelock.engines.sql.broken import DatabaseFailed
-from fencelock.engines.sql.database import Request, Server, SessionCalls, SessionWire, Troubles
-from fencelock.engines.sql.engine import SqlEngine
+from fencelock.engines.sql.database import Errors, Request, S, Server, SessionRequests
+from fencelock.engines.sql.engine import SqlEngine, only_name
+from fencelock.engines.sql.failure import DatabaseFailed, client_closed
 from fencelock.io.contract import IO
 
-S = TypeVar("S", bound=SessionWire)
+_MAX_CONNECTIONS = 10_000
+"""Practically no limit: each ticket needs a connection."""
 
-_MANY = 10_000
-"""Connections: one for each ticket, however many there are."""
-
-_WAITING = Standing(Place.WAITING)
 _GONE = Standing(Place.GONE)
 
 
-class _Seat(Generic[S]):
-    """A ticket's session."""
+def session_traits(copy: str) -> Traits:
+    """The traits of session locks. `copy` is what the database calls a server that replicates it."""
+    return Traits(
+        guarantee="efficiency",
+        fencing=(
+            "max(previous + 1, the server's clock in µs) in a row that is committed before the lock "
+            f"is used; after a lagging {copy} is promoted, a fence may be given twice, or be lower if its "
+            "clock is behind"
+        ),
+        clock="none: a lock lasts as long as its connection",
+        fenced_while_waiting=False,
+    )
 
-    __slots__ = ("granted", "owner", "standing", "used", "wire")
+
+class _Session(Generic[S]):
+    """The session of a ticket."""
+
+    __slots__ = ("granted", "in_use", "owner", "standing", "wire")
 
     def __init__(self, wire: S, standing: Standing, owner: Owner) -> None:
         self.wire = wire
         self.standing = standing
         self.owner = owner
-        """Whom the server knows as its owner."""
+        """The owner that the server has stored."""
         self.granted = False
-        """Whether the server has said that the lock is ours, after we waited for it."""
-        self.used = False
-        """Whether somebody waits for an answer there: nobody else may close it then."""
+        """Whether the server has given us the lock after a wait."""
+        self.in_use = False
+        """Whether a caller waits for an answer on the connection: only that caller may close it."""
 
 
 class SessionsEngine(SqlEngine[S]):
     """Session locks."""
 
-    _calls: SessionCalls
+    _requests: SessionRequests
 
     def __init__(
-        self, where: str, io: IO, server: Server[S], heartbeat: float, troubles: Troubles
+        self, where: str, io: IO, server: Server[S], heartbeat: float, errors: Errors
     ) -> None:
-        super().__init__(where, io, server, _MANY, troubles)
+        super().__init__(where, io, server, _MAX_CONNECTIONS, errors)
         self.traits = self.traits._replace(heartbeat=heartbeat)
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
-        self._seats: dict[str, _Seat[S]] = {}
+        self._sessions: dict[str, _Session[S]] = {}
         self._closed = False
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         deadline = self._io.now() + timeout
-        try:
-            seat = self._seats.get(ticket.id)
-            if seat is None:
+        with self._translated(ticket.name):
+            session = self._sessions.get(ticket.id)
+            if session is None:
                 return await self._join(ticket, if_free, deadline)
-            admitted, renamed = seat.standing.place is Place.ADMITTED, seat.owner != ticket.owner
+            admitted = session.standing.place is Place.ADMITTED
+            renamed = session.owner != ticket.owner
             if admitted or renamed:
-                calls = self._calls
-                request = calls.rename(ticket) if renamed else calls.renew([ticket])
+                requests = self._requests
+                request = requests.rename(ticket) if renamed else requests.renew([ticket])
                 (standing,) = await self._heartbeat(request, [ticket], timeout)
-                seat.owner = ticket.owner
+                session.owner = ticket.owner
                 if admitted:
                     return standing
-            return await self._look(ticket, seat, deadline)
-        except DatabaseFailed as error:
-            raise self._troubles.translated(error, self._where, ticket.name) from error
+            return await self._look_again(ticket, session, deadline)
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        try:
-            return [*await self._heartbeat(self._calls.renew(tickets), tickets, timeout)]
-        except DatabaseFailed as error:
-            name = tickets[0].name if len(tickets) == 1 else None
-            raise self._troubles.translated(error, self._where, name) from error
+        with self._translated(only_name(tickets)):
+            return [*await self._heartbeat(self._requests.renew(tickets), tickets, timeout)]
 
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
-        seat = self._dismiss(ticket.id)
-        try:
-            if seat is not None and seat.standing.place is Place.ADMITTED:
-                return await self._release(ticket, seat.wire, departure, timeout)
-            if seat is not None:
-                self._discard(seat)
-            # The server does not notice by itself that one who waits is gone.
-            return await self._ask(self._calls.end(ticket, departure), timeout) == ["1"]
-        except DatabaseFailed as error:
-            raise self._troubles.translated(error, self._where, ticket.name) from error
+        session = self._remove(ticket.id)
+        with self._translated(ticket.name):
+            if session is not None and session.standing.place is Place.ADMITTED:
+                return await self._release(ticket, session.wire, departure, timeout)
+            if session is not None:
+                self._discard(session)
+            # The server does not notice by itself that the client of a waiting session is gone.
+            return await self._ask(self._requests.end(ticket, departure), timeout) == ["1"]
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        seat = self._seats.get(ticket.id)
-        if seat is None or seat.granted:
+        session = self._sessions.get(ticket.id)
+        if session is None or session.granted:
             return None
-        try:
-            with self._using(ticket.id, seat):
-                seat.granted = await seat.wire.answered(until - self._io.now())
-        except DatabaseFailed as error:
-            raise self._troubles.translated(error, self._where, ticket.name) from error
+        with self._translated(ticket.name), self._using(ticket.id, session):
+            session.granted = await session.wire.answered(until - self._io.now())
         return None
 
     def interrupt(self, ticket: Ticket) -> None:
-        seat = self._seats.get(ticket.id)
-        if seat is not None:
-            seat.wire.interrupt()
+        session = self._sessions.get(ticket.id)
+        if session is not None:
+            session.wire.interrupt()
 
     async def close(self) -> None:
         with self._mutex:
             self._closed = True
-            ids = list(self._seats)
+            ids = list(self._sessions)
         for id in ids:
-            seat = self._dismiss(id)
-            if seat is not None:
-                self._discard(seat)
+            session = self._remove(id)
+            if session is not None:
+                self._discard(session)
         self._pool.close()
 
-    # --- sessions
+    # --- requests in a ticket's own session
 
     async def _join(self, ticket: Ticket, if_free: bool, deadline: float) -> Standing:
         wire = await self._pool.take(deadline - self._io.now())
         try:
-            (answer,) = await self._sent(wire, self._calls.enter(ticket, if_free), deadline)
+            (answer,) = await self._ask_in(wire, self._requests.enter(ticket, if_free), deadline)
             standing = standing_of(answer)
             if standing.place is Place.WAITING:
-                await wire.begin(self._calls.wait(ticket), deadline - self._io.now())
+                await wire.begin(self._requests.wait(ticket), deadline - self._io.now())
             if standing.place is not Place.REFUSED:
-                self._take_seat(ticket.id, _Seat(wire, standing, ticket.owner))
+                self._add(ticket.id, _Session(wire, standing, ticket.owner))
                 return standing
         except BaseException:
-            # An error rolls back what was written, but not the lock: that ends with the session.
+            # An error rolls back the rows, but not the lock: only the end of the session frees it.
             wire.close()
             self._pool.give(wire)
             raise
         self._pool.give(wire)
         return standing
 
-    async def _sent(self, wire: S, request: Request, deadline: float) -> list[str]:
-        """Ask in this very session."""
+    async def _ask_in(self, wire: S, request: Request, deadline: float) -> list[str]:
+        """Send a request in this session."""
         try:
             return await wire.call(request, deadline - self._io.now())
         except DatabaseFailed as error:
-            if error.code not in self._troubles.not_there:
+            if error.code not in self._errors.missing:
                 raise
-            return await self._once_installed(wire, request, deadline)
+            return await self._install_and_ask(wire, request, deadline)
 
-    async def _look(self, ticket: Ticket, seat: _Seat[S], deadline: float) -> Standing:
-        """Whether one that waited has the lock now; then it gets its fence."""
-        with self._using(ticket.id, seat):
-            if not seat.granted:
-                seat.granted = await seat.wire.answered(0.0)
-            if not seat.granted:
-                return _WAITING
-            request = self._calls.admit(ticket)
-            (answer,) = await seat.wire.call(request, deadline - self._io.now())
-            seat.standing = standing_of(answer)
-        return seat.standing
+    async def _look_again(self, ticket: Ticket, session: _Session[S], deadline: float) -> Standing:
+        """Check whether a waiting ticket has the lock now. If so, get its fence."""
+        with self._using(ticket.id, session):
+            if not session.granted:
+                session.granted = await session.wire.answered(0.0)
+            if not session.granted:
+                return Standing(Place.WAITING)
+            request = self._requests.admit(ticket)
+            (answer,) = await session.wire.call(request, deadline - self._io.now())
+            session.standing = standing_of(answer)
+        return session.standing
 
     async def _release(self, ticket: Ticket, wire: S, departure: Departure, timeout: float) -> bool:
         deadline = self._io.now() + timeout
         released = False
         try:
-            request = self._calls.leave(ticket, departure)
-            released = await self._sent(wire, request, deadline) == ["1"]
+            request = self._requests.leave(ticket, departure)
+            released = await self._ask_in(wire, request, deadline) == ["1"]
         except DatabaseFailed as error:
-            raise DatabaseFailed(
-                str(error), "unknown", error.code
-            ) from error  # closing it releases, too
+            # Unknown in any case: to close the connection, below, releases the lock, too.
+            raise DatabaseFailed(str(error), "unknown", error.code) from error
         finally:
             if not released:
-                wire.close()  # nobody must get a session that may still have the lock
+                wire.close()  # the next ticket must not get a session that may still have the lock
             self._pool.give(wire)
         return released
 
     async def _heartbeat(
         self, request: Request, tickets: Sequence[Ticket], timeout: float
     ) -> list[Standing]:
-        """One question for all of them: does the server still see our sessions with their locks?"""
+        """Ask once for all tickets: does the server still see our sessions with their locks?"""
         answers = await self._ask(request, timeout)
         standings = [standing_of(line) for line in lines_of(answers)]
-        return [self._believed(one, seen) for one, seen in zip(tickets, standings, strict=True)]
+        return [
+            self._checked(ticket, seen) for ticket, seen in zip(tickets, standings, strict=True)
+        ]
 
-    def _believed(self, ticket: Ticket, seen: Standing) -> Standing:
-        seat = self._seats.get(ticket.id)
-        if seat is None or seat.wire.broken:
+    def _checked(self, ticket: Ticket, seen: Standing) -> Standing:
+        """What the server sees of a ticket, unless we know that its connection is lost."""
+        session = self._sessions.get(ticket.id)
+        if session is None or session.wire.broken:
             return _GONE
-        if seen.place is Place.ADMITTED and seat.wire.is_cut():
-            return _GONE
-        return seen
+        return _GONE if seen.place is Place.ADMITTED and session.wire.is_cut() else seen
 
-    # --- seats
+    # --- the table of sessions
 
-    def _take_seat(self, id: str, seat: _Seat[S]) -> None:
+    def _add(self, id: str, session: _Session[S]) -> None:
         with self._mutex:
             if self._closed:
-                raise DatabaseFailed("the client was closed", "not applied")
-            self._seats[id] = seat
+                raise client_closed()
+            self._sessions[id] = session
 
     @contextmanager
-    def _using(self, id: str, seat: _Seat[S]) -> Iterator[None]:
-        """Whoever ends the session meanwhile leaves it to us to close it; if we fail, it ends."""
+    def _using(self, id: str, session: _Session[S]) -> Iterator[None]:
+        """Use the connection of a session. Discards the session if this fails, or if it was removed."""
         with self._mutex:
-            if self._seats.get(id) is not seat:
-                raise DatabaseFailed("the client was closed", "not applied")
-            seat.used = True
+            if self._sessions.get(id) is not session:
+                raise client_closed()
+            session.in_use = True
         failed = True
         try:
             yield
             failed = False
         finally:
             with self._mutex:
-                seat.used = False
-                if failed and self._seats.get(id) is seat:
-                    del self._seats[id]
-                over = self._seats.get(id) is not seat
-            if over:
-                self._discard(seat)
+                session.in_use = False
+                if failed and self._sessions.get(id) is session:
+                    del self._sessions[id]
+                removed = self._sessions.get(id) is not session
+            if removed:
+                self._discard(session)
 
-    def _dismiss(self, id: str) -> _Seat[S] | None:
-        """Take a seat away; it is ours then, unless somebody uses it, who is told to end it."""
+    def _remove(self, id: str) -> _Session[S] | None:
+        """Take a session out of the table. Returns None if a caller uses it: that caller discards it."""
         with self._mutex:
-            seat = self._seats.pop(id, None)
-            if seat is not None and seat.used:
-                seat.wire.hang_up()
+            session = self._sessions.pop(id, None)
+            if session is not None and session.in_use:
+                session.wire.hang_up()
                 return None
-            return seat
+            return session
 
-    def _discard(self, seat: _Seat[S]) -> None:
-        seat.wire.close()
-        self._pool.give(seat.wire)
+    def _discard(self, session: _Session[S]) -> None:
+        session.wire.close()
+        self._pool.give(session.wire)

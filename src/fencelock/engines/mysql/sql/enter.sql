@@ -1,8 +1,14 @@
--- Join the queue, or look again and renew if already in it. Answers with a standing.
--- if_free: join only if admitted at once
+-- Join the queue of a name, or renew a ticket that is already in it. Answers with a standing (see queue.sql).
+--   its_name, its_id   the ticket
+--   ttl_us             how long it lives unless renewed
+--   its_channel        where its client listens
+--   its_owner          host, pid and label, for people
+--   if_free            join only if admitted at once
+--   lowest             the lowest fence that a new ticket may get
+--   its_team           the group it may share with; '' if it holds alone
+--   its_weight, its_permits   see core/admission.py
 
--- The general case, for those who share as well as for those who don't (its_team is '').
--- lowest: the lowest fence that a newcomer may get
+-- The general case.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_join(
     its_name VARBINARY(512), its_id VARBINARY(64), ttl_us BIGINT, its_channel VARBINARY(64),
     its_owner VARBINARY(8000), if_free BOOLEAN, lowest BIGINT,
@@ -25,7 +31,7 @@ BEGIN
       FROM fencelock_names WHERE name = its_name FOR UPDATE;
     IF missing THEN
         INSERT INTO fencelock_names (name, newest) SELECT its_name, floor FROM fencelock_about
-            ON DUPLICATE KEY UPDATE newest = fencelock_names.newest;  -- somebody was quicker
+            ON DUPLICATE KEY UPDATE newest = fencelock_names.newest;  -- another client was faster
     END IF;
     SET moment = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
     IF holder_expires <= moment OR holder_id = '' THEN
@@ -47,7 +53,7 @@ BEGIN
          WHERE name = its_name;
         SET standing = CONCAT('2 ', last_fence, ' ', was_abandoned, ' 0');
         IF its_team <> '' THEN
-            -- It held alone, and shares from now on.
+            -- It held alone, and shares the name from now on.
             INSERT INTO fencelock_tickets
             SELECT name, fence, id, owner, admitted, expires, its_channel, admitted,
                    its_team, its_weight, its_permits
@@ -68,7 +74,7 @@ BEGIN
             AND in_use + its_weight <= its_permits
             AND NOT EXISTS (
                 SELECT 1 FROM fencelock_tickets WHERE name = its_name AND fence > last_fence);
-        -- The clock keeps fences growing when the last one was lost.
+        -- The clock keeps fences growing even if the last fence was lost.
         SET its_fence = GREATEST(its_newest + 1, moment, lowest);
         IF is_free AND its_team = '' THEN
             UPDATE fencelock_names
@@ -104,10 +110,10 @@ BEGIN
     END IF;
 END
 //
--- For those who hold alone: one statement if nobody holds it, as in most cases, which is a transaction of
--- its own. The values are computed from left to right, after the row was locked: whoever had to wait for
--- that has its whole lease left. Not NOW(): that stands still for as long as a statement runs.
--- LAST_INSERT_ID() remembers what was computed.
+-- The fast path for a ticket that holds alone: one statement if the name is free, as in most cases. It is a
+-- transaction of its own. MySQL computes the values from left to right, after the row was locked: a call that
+-- had to wait for the row lock still gives a whole lease. Not NOW(): that stands still while a statement runs.
+-- LAST_INSERT_ID() brings the computed values out of the UPDATE. Arguments: as in fencelock_v2_join.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_enter(
     its_name VARBINARY(512), its_id VARBINARY(64), ttl_us BIGINT, its_channel VARBINARY(64),
     its_owner VARBINARY(8000), if_free BOOLEAN
@@ -128,15 +134,4 @@ BEGIN
         CALL fencelock_v2_join(its_name, its_id, ttl_us, its_channel, its_owner, if_free, 1, '', 1, 1);
     END IF;
 END
-//
-DROP PROCEDURE IF EXISTS fencelock_v1_enter
-//
--- Version 1 would not see who shares a name. What else it calls fails by itself: a column is not there.
-CREATE PROCEDURE fencelock_v1_enter(
-    its_name VARBINARY(512), its_id VARBINARY(64), ttl_us BIGINT, its_channel VARBINARY(64),
-    its_owner VARBINARY(1200), if_free BOOLEAN
-)
-NO SQL SQL SECURITY INVOKER
-SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT =
-    'a newer Fencelock uses these tables, and this one is too old for them: update it'
 //

@@ -1,6 +1,6 @@
--- Who holds and who waits. Answers with lines: first "NEWEST ABANDONED HOLDERS WAITING", then of those who
--- hold and of the first who wait "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER", without
--- their ids.
+-- The holders and waiters of a name. Answers with lines: first "NEWEST ABANDONED HOLDERS WAITING", then for each
+-- holder and each of the first waiters "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER". No ids.
+--   most   how many waiters to list
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_inspect(its_name VARBINARY(512), most INT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -38,7 +38,7 @@ BEGIN
     CALL fencelock_v2_ring(bells);
 END
 //
--- The names that are held or waited for.
+-- The names that are held or waited for, one row each.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_names()
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -48,7 +48,7 @@ BEGIN
            SELECT 1 FROM fencelock_tickets t WHERE t.name = n.name AND t.expires > moment));
 END
 //
--- Take out all who hold; one that held alone counts as lost. Answers 1, or 0: there was none.
+-- Take out all holders of a name. An exclusive holder counts as lost. Answers 1, or 0 if there was none.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_evict(its_name VARBINARY(512))
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -64,7 +64,7 @@ BEGIN
       FROM fencelock_names WHERE name = its_name FOR UPDATE;
     SET moment = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
     IF holder_expires <= moment OR holder_id = '' THEN
-        -- One that is admitted on the way here is evicted too, and must not hear otherwise.
+        -- A waiter that this call admits is evicted, too, and must not be told that it was admitted.
         CALL fencelock_v2_settle(its_name, moment, NULL, bells);
         SELECT id, fence INTO holder_id, last_fence FROM fencelock_names WHERE name = its_name;
     END IF;

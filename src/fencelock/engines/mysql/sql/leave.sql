@@ -1,7 +1,9 @@
--- Take out this very ticket, and wake whom this admits. Answers 1, or 0: it was not there (any more).
--- departure: 0 released, 1 lost, 2 withdrawn (how the holder before it ended still counts)
+-- Take a ticket out of its queue, and wake the clients of the tickets that this admits. Answers 1, or 0 if the
+-- ticket was not there (any more).
+--   its_name, its_id   the ticket
+--   departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
 
--- The general case: of one that shares, or waits, or holds alone while others wait.
+-- The general case: the ticket shares the name, or waits, or holds alone while others wait.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_take_out(
     its_name VARBINARY(512), its_id VARBINARY(64), departure INT
 )
@@ -20,8 +22,8 @@ BEGIN
       FROM fencelock_names WHERE name = its_name FOR UPDATE;
     SET moment = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6));
     IF holder_expires <= moment THEN
-        -- One that leaves from further behind may be the first to notice that a holder has expired; if it
-        -- is admitted by this, it is not told.
+        -- A waiter that leaves may be the first to notice that a holder has expired. If this admits the
+        -- leaver itself, its client is not woken.
         CALL fencelock_v2_settle(its_name, moment, its_id, bells);
         SELECT queued, id, fence INTO is_queued, holder_id, last_fence
           FROM fencelock_names WHERE name = its_name;
@@ -48,7 +50,7 @@ BEGIN
             CALL fencelock_v2_admit(its_name, moment, '', bells);
         END IF;
         IF its_fence > last_fence THEN
-            -- The one behind now stands behind someone else: it should look again when that one expires.
+            -- Another ticket is ahead of the next waiter now: it should look again when that one expires.
             SELECT id, channel, admitted INTO behind_id, behind_channel, behind_admitted
               FROM fencelock_tickets WHERE name = its_name AND fence > its_fence ORDER BY fence LIMIT 1;
             IF NOT missing AND behind_admitted IS NULL THEN
@@ -64,8 +66,9 @@ BEGIN
     SELECT was_there;
 END
 //
--- One statement if it holds alone and nobody waits, as in most cases. Then it answers nothing, which means
--- yes: a SELECT would take half as long as all the rest.
+-- The fast path: one statement if the ticket holds alone and no ticket waits, as in most cases. Then the answer
+-- is empty, which means yes: a SELECT would take half as long as all the rest. Arguments: as in
+-- fencelock_v2_take_out.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_leave(
     its_name VARBINARY(512), its_id VARBINARY(64), departure INT
 )

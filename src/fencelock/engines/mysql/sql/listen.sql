@@ -1,12 +1,13 @@
--- Sleep until there may be news about tickets that wait, or some time has passed. Answers with lines:
--- "ID STANDING" of one that has been admitted, "ID" of one that should look again; nothing at all if it slept,
--- and an empty line if it can't.
--- its_latch: a GET_LOCK that another connection of the same client has. To wait for that is to sleep: in
--- SLEEP(), a KILL in MariaDB may block the sleeper that it has just woken, and be blocked by it, for seconds.
--- waiting: for each name its length in 4 digits, the name, the length of the list of ids in 8 digits, and
--- that list, with commas.
--- Whoever has news for us commits first and then ends our statement (fencelock_v2_ring): before this it
--- finds nothing to end and we shall see the news, later it ends us wherever we are. It can't be missed.
+-- Sleep until a wake-up comes for a waiting ticket, or some time has passed. Answers with lines: "ID STANDING" for
+-- a ticket that was admitted, "ID" for a ticket that should look again. The answer is empty after a sleep, and an
+-- empty line if it can't sleep.
+--   waiting     for each name its length in 4 digits, the name, the length of its list of ids in 8 digits, and that
+--               list, with commas
+--   its_latch   a GET_LOCK that another connection of the same client holds. To sleep is to wait for it. Why not
+--               SLEEP(): in MariaDB, KILL and the sleeper that it wakes may block each other there, for seconds
+--   seconds     how long to sleep
+-- A client that admits a ticket commits first, and then ends our statement (fencelock_v2_ring). If our statement
+-- has not begun by then, it will see the commit. If it has begun, KILL ends it wherever it is.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_listen(
     waiting LONGBLOB, its_latch VARBINARY(64), seconds DOUBLE
 )
@@ -39,11 +40,12 @@ BEGIN
             UPDATE fencelock_names SET nudged = NULL WHERE name = its_name AND nudged = nudged_id;
         END IF;
     END WHILE;
-    /*!80000 SET seconds = CEIL(seconds); */  -- MySQL knows only whole ones
+    /*!80000 SET seconds = CEIL(seconds); */  -- MySQL takes whole seconds only
     IF news <> '' THEN
         SELECT news;
     ELSEIF GET_LOCK(its_latch, seconds) THEN
-        -- That connection is gone. Let another one have it, also if we were ended right here before.
+        -- The connection that held the latch is gone. Release the latch for another connection. More than
+        -- once, in case KILL ended an earlier call right here.
         REPEAT
             SET size = COALESCE(RELEASE_LOCK(its_latch), 0);
         UNTIL size = 0 END REPEAT;

@@ -1,4 +1,5 @@
--- Forget some notes whose time is up. Waits for nobody: others may want the notes that it has locked.
+-- Delete some notes that have expired. Skips locked rows: to wait for them while it holds locks itself could
+-- deadlock.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_forget(moment BIGINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -17,8 +18,10 @@ BEGIN
     CLOSE expired;
 END
 //
--- Note something down for a name, if this very ticket holds it, alone or with others. Answers 1, or 0: it
--- does not.
+-- Store a note for a name, if the ticket holds the name, alone or with others. Answers 1, or 0 if it does not.
+--   its_name, its_id   the ticket
+--   its_note           the text
+--   keep_us            how long to keep it
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_remember(
     its_name VARBINARY(512), its_id VARBINARY(64), its_note MEDIUMBLOB, keep_us BIGINT
 )
@@ -45,7 +48,7 @@ BEGIN
     IF holds THEN
         INSERT INTO fencelock_notes (name, note, expires) VALUES (its_name, its_note, moment + keep_us)
             ON DUPLICATE KEY UPDATE note = its_note, expires = moment + keep_us;
-        -- Each leaves at most one behind and forgets more than that, so they can't grow without end.
+        -- Each call adds at most one note and deletes up to 256, so the table can't grow without end.
         CALL fencelock_v2_forget(moment);
     END IF;
     COMMIT;
@@ -55,7 +58,7 @@ BEGIN
     SELECT holds;
 END
 //
--- What was noted down for a name: no row if nothing was, or if its time is up.
+-- The note of a name. No row if there is none, or if it has expired.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_recall(its_name VARBINARY(512))
 READS SQL DATA SQL SECURITY INVOKER
 SELECT note FROM fencelock_notes

@@ -1,10 +1,16 @@
--- What the other procedures share. A standing is a text, "PLACE FENCE ABANDONED RECHECK_US", with
--- 0 gone, 1 waiting, 2 admitted, 3 refused. `bells` are the channels to ring after the commit, with commas.
--- The name's row is locked; what is called changes it, and the caller reads it again.
+-- What the other procedures share.
+-- A standing is a text, "PLACE FENCE ABANDONED RECHECK_US". PLACE is 0 gone, 1 waiting, 2 admitted, 3 refused.
+-- The name's row is locked. A procedure changes the row itself, and its caller reads the row again.
+-- Arguments that come again and again:
+--   its_name   the name
+--   moment     the server's clock, in µs, read after the name's row was locked
+--   asking     the id of the ticket that this request is about: it reads its standing in the answer, so its client
+--              is not woken for it. '' if there is none. NULL: wake no client
+--   bells      the channels of the clients to wake after the commit, each with a comma behind it
 
--- Wake the clients that listen on these channels. Each holds a GET_LOCK named after its channel while its
--- connection lives, which tells the connection, and sleeps in a statement that may be ended at any time.
--- Another user's statement can't be: that client then looks again by itself.
+-- Wake the clients that listen on these channels. The listener of a client holds a GET_LOCK that is named after
+-- its channel, which tells its connection. It sleeps in a statement that may be ended at any time. KILL QUERY
+-- does not work on the statement of another user: that client looks again by itself.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_ring(bells LONGBLOB)
 NO SQL SQL SECURITY INVOKER
 BEGIN
@@ -19,9 +25,8 @@ BEGIN
     END WHILE;
 END
 //
--- Admit the first who waits if it fits beside those who hold, then the next, until one does not fit; have
--- each told unless it is the one that asks (NULL: tell nobody). The dead ones in between never held the
--- lock, so they don't count as abandoned.
+-- Admit the first waiter if it fits beside the holders, then the next, until one does not fit. Add their clients'
+-- channels to the bells. Expired waiters in between never held the lock, so the name does not count as abandoned.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_admit(
     its_name VARBINARY(512), moment BIGINT, asking VARBINARY(64), INOUT bells LONGBLOB
 )
@@ -59,7 +64,7 @@ BEGIN
         END IF;
         IF first_team = '' THEN
             DELETE FROM fencelock_tickets WHERE name = its_name AND fence = first_fence;
-            -- queued stays: to look whether others wait would cost more than to find nobody next time.
+            -- queued stays true: to check now whether others wait costs more than to find none next time.
             UPDATE fencelock_names
                SET queued = TRUE, id = first_id, fence = first_fence, owner = first_owner,
                    admitted = moment, expires = first_expires
@@ -77,14 +82,15 @@ BEGIN
     END WHILE;
 END
 //
--- One more shares the name, or the first one does: nobody else holds it then.
+-- Count one more holder that shares the name.
+--   its_fence, its_expires, its_team, its_weight   of that holder
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_beside(
     its_name VARBINARY(512), its_fence BIGINT, its_expires BIGINT, its_team VARBINARY(64),
     its_weight BIGINT
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    -- From left to right: the id comes last.
+    -- MySQL assigns from left to right: the id must come last.
     UPDATE fencelock_names
        SET used = IF(id IS NULL, 0, used) + its_weight, sharers = IF(id IS NULL, 0, sharers) + 1,
            expires = IF(id IS NULL, its_expires, LEAST(expires, its_expires)),
@@ -93,7 +99,7 @@ BEGIN
      WHERE name = its_name;
 END
 //
--- Take out those who hold and have expired, and admit whoever can be.
+-- Take out the holders that have expired, and admit the waiters that fit.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_settle(
     its_name VARBINARY(512), moment BIGINT, asking VARBINARY(64), INOUT bells LONGBLOB
 )
@@ -117,8 +123,11 @@ BEGIN
     CALL fencelock_v2_admit(its_name, moment, asking, bells);
 END
 //
--- The standing of a living ticket that waits, in a queue that is settled; what the name's row says of those
--- who hold is given.
+-- The standing of a waiting ticket that lives. The queue must be settled (fencelock_v2_settle). Deletes expired
+-- waiters ahead of it.
+--   its_fence                               of the ticket
+--   holder_id, last_fence, holder_expires   the columns id, fence and expires of the name's row
+--   standing                                the result
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_waiting(
     its_name VARBINARY(512), its_fence BIGINT, holder_id VARBINARY(64), last_fence BIGINT,
     holder_expires BIGINT, moment BIGINT, OUT standing VARBINARY(80)
@@ -144,8 +153,13 @@ BEGIN
     SET standing = CONCAT('1 ', its_fence, ' 0 ', GREATEST(COALESCE(ahead_expires, 0) - moment, 0));
 END
 //
--- Extend a ticket that shares or waits, if it is there and lives, and say where it stands in a queue that
--- is settled; NULL if not. What the name's row says of those who hold is given.
+-- Extend a ticket that shares the name or waits. The queue must be settled (fencelock_v2_settle).
+--   its_id                   the ticket
+--   ttl_us                   how long it lives from now on
+--   its_channel, its_owner   its new ones; NULL keeps the old ones
+--   was_abandoned, holder_id, last_fence, holder_expires
+--                            the columns abandoned, id, fence and expires of the name's row
+--   standing                 the result; NULL if the ticket is not there or has expired
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_look(
     its_name VARBINARY(512), its_id VARBINARY(64), ttl_us BIGINT,
     its_channel VARBINARY(64), its_owner VARBINARY(8000), moment BIGINT,
@@ -166,7 +180,7 @@ look: BEGIN
         DELETE FROM fencelock_tickets WHERE name = its_name AND fence = its_fence;
         LEAVE look;
     END IF;
-    -- Never sooner than promised before: this may be a late request with a shorter ttl.
+    -- Never earlier than promised before: this may be a late request with a shorter ttl.
     UPDATE fencelock_tickets
        SET expires = GREATEST(expires, moment + ttl_us), channel = COALESCE(its_channel, channel),
            owner = COALESCE(its_owner, owner)

@@ -1,6 +1,6 @@
--- Extend many tickets, holding or waiting; never brings one back. Answers with their standings, in order.
--- tickets: for each the length of its name in 4 digits, the name, the length of its id in 4 digits, the id,
--- and the ttl in µs in 16 digits; in order of their names, so that two renewals can't deadlock.
+-- Extend many tickets, holding or waiting. Never brings a ticket back. Answers with their standings, in order.
+--   tickets   for each ticket the length of its name in 4 digits, the name, the length of its id in 4 digits, the
+--             id, and the ttl in µs in 16 digits. Sorted by name, so that two renewals can't deadlock.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_renew(tickets LONGBLOB)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN

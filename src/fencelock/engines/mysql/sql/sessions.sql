@@ -1,23 +1,30 @@
 -- For mysql+getlock:// only: MySQL's own session locks, with a fence and a name for each.
--- The lock is named after a hash; a session that waits for it also has its sign of life, named after its ticket.
--- IS_USED_LOCK says whose they are; both end with the connection.
+-- The lock of a name is a GET_LOCK named after a hash of the name. A waiting session also holds a GET_LOCK named
+-- after its ticket, as a sign that it lives. IS_USED_LOCK tells which connection has them. Both end with the
+-- connection.
+-- Arguments that come again and again:
+--   its_name, its_id   the ticket
+--   its_hash           the hash of the name, which the server locks
+--   its_owner          host, pid and label, for people
+--   lowest             the lowest fence that the ticket may get
+--   departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
 
--- What outlasts a lock: its fence, and whether its last holder released; and in the same row who that holder
--- is, so that taking and giving back a lock updates one row. That a hash is unique here is how two names with
--- one hash are found out.
+-- What outlasts a lock: its fence, and whether its last holder released. The same row has that holder, so to
+-- take and release a lock updates one row. The hash is unique here: that is how two names with the same hash are
+-- found.
 CREATE TABLE IF NOT EXISTS fencelock_counters (
     name       VARBINARY(512)  NOT NULL PRIMARY KEY,
     hash       VARBINARY(64)   NOT NULL UNIQUE,
     newest     BIGINT          NOT NULL,                -- the last fence handed out
     holder     VARBINARY(64),                           -- the id of the last holder, unless it released
-    abandoned  BOOLEAN         NOT NULL DEFAULT FALSE,  -- what that one was told about the one before it
-    -- of that one, who holds it as long as its connection has the lock
+    abandoned  BOOLEAN         NOT NULL DEFAULT FALSE,  -- what it learned about the holder before it
+    -- The last holder. It holds the name as long as its connection has the lock.
     connection BIGINT UNSIGNED,
-    owner      VARBINARY(8000),                         -- who, for people
+    owner      VARBINARY(8000),                         -- host, pid and label, for people
     admitted   BIGINT
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
--- Who waits, for people.
+-- The tickets that wait.
 CREATE TABLE IF NOT EXISTS fencelock_sessions (
     id         VARBINARY(64)   NOT NULL PRIMARY KEY,
     name       VARBINARY(512)  NOT NULL,
@@ -28,22 +35,7 @@ CREATE TABLE IF NOT EXISTS fencelock_sessions (
     KEY by_name (name)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
--- Until version 3 holders were sessions, too. Their locks are theirs, but they are not seen any more.
-CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_upgrade()
-MODIFIES SQL DATA SQL SECURITY INVOKER
-BEGIN
-    IF NOT EXISTS (SELECT 1 FROM information_schema.COLUMNS
-                    WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'fencelock_counters'
-                      AND COLUMN_NAME = 'connection') THEN
-        ALTER TABLE fencelock_counters ADD COLUMN connection BIGINT UNSIGNED,
-            ADD COLUMN owner VARBINARY(8000), ADD COLUMN admitted BIGINT;
-        ALTER TABLE fencelock_sessions MODIFY owner VARBINARY(8000) NOT NULL;
-    END IF;
-END
-//
-CALL fencelock_v3_session_upgrade()
-//
--- Make sure that the name has a counter, and that no other name has its hash.
+-- Make sure that the name has a counter, and that no other name has the same hash.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_count(
     its_name VARBINARY(512), its_hash VARBINARY(64)
 )
@@ -62,7 +54,7 @@ BEGIN
     END IF;
 END
 //
--- Forget sessions that are dead, and names that nobody has used for long.
+-- Delete the rows of dead sessions, and of names that have not been used for long.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_sweep()
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -77,9 +69,9 @@ BEGIN
      LIMIT 256;
 END
 //
--- Take the lock in this session if it is free. Answers with a standing; "waiting" means that the session is
--- to ask for GET_LOCK(its_hash) now, and then for its admission.
--- lowest: the lowest fence that it may get
+-- Take the lock in this session if it is free. Answers with a standing. If that is "waiting", the client calls
+-- GET_LOCK(its_hash) in this session next, and then fencelock_v3_session_admit.
+--   if_free   don't wait
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_enter(
     its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(8000),
     lowest BIGINT, if_free BOOLEAN
@@ -118,7 +110,8 @@ BEGIN
     END IF;
 END
 //
--- The session that asks has waited for the lock, and has it: so it is free for it.
+-- Give a fence to the ticket of this session, which has waited for the lock and has it now: a second GET_LOCK in
+-- the same session succeeds at once. Answers with a standing.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_admit(
     its_name VARBINARY(512), its_id VARBINARY(64), its_hash VARBINARY(64), its_owner VARBINARY(8000),
     lowest BIGINT
@@ -132,8 +125,7 @@ BEGIN
     DELETE FROM fencelock_sessions WHERE id = its_id;
 END
 //
--- Give back the lock that this session has. Answers nothing, or 0: it did not have it.
--- departure: 0 released, 1 lost, 2 withdrawn (how the holder before it ended still counts)
+-- Release the lock of this session. Answers nothing, or 0 if the session did not have it.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_leave(
     its_name VARBINARY(512), its_id VARBINARY(64), departure INT
 )
@@ -146,9 +138,9 @@ BEGIN
     END IF;
 END
 //
--- End a ticket's session from another one. Answers 1, or 0: it was dead.
--- The server gives back what a killed session has a moment later: that is waited for, but not for ever, so that
--- whoever ended it finds the name free.
+-- End the session of a ticket from another session. Answers 1, or 0 if it was dead. The server frees the locks of
+-- a killed session a moment later. This procedure waits for that, for about half a second at most, so that the
+-- caller finds the name free.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_end(
     its_name VARBINARY(512), its_id VARBINARY(64), departure INT
 )
@@ -160,7 +152,7 @@ BEGIN
         DEFAULT COALESCE((SELECT hash FROM fencelock_counters WHERE name = its_name), its_sign);
     DECLARE looks INT DEFAULT 0;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
-    DECLARE CONTINUE HANDLER FOR 1094 SET its_connection = NULL;  -- no such connection any more
+    DECLARE CONTINUE HANDLER FOR 1094 SET its_connection = NULL;  -- the connection is gone
     IF its_connection IS NULL THEN
         SELECT connection INTO its_connection FROM fencelock_counters
          WHERE name = its_name AND holder = its_id AND IS_USED_LOCK(hash) = connection;
@@ -178,7 +170,8 @@ BEGIN
     SELECT its_connection IS NOT NULL;
 END
 //
--- Where a ticket stands, if its session lives and has what it is there for.
+-- The standing of a ticket: "gone" unless its session lives and has its locks.
+--   standing   the result
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_look(
     its_name VARBINARY(512), its_id VARBINARY(64), OUT standing VARBINARY(64)
 )
@@ -195,8 +188,8 @@ BEGIN
     SET standing = COALESCE(found, '0 0 0 0');
 END
 //
--- Whether sessions live and have their locks. Answers with standings, in order.
--- tickets: for each the length of its name in 4 digits, the name, the length of its id in 4 digits, the id
+-- The heartbeat of all sessions of a client. Answers with standings, in order.
+--   tickets   for each ticket the length of its name in 4 digits, the name, the length of its id in 4 digits, the id
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_renew(tickets LONGBLOB)
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -215,7 +208,7 @@ BEGIN
     SELECT standings;
 END
 //
--- A ticket's owner is another one from now on. Answers with its standing.
+-- Store the new owner of a ticket. Answers with its standing.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_rename(
     its_name VARBINARY(512), its_id VARBINARY(64), its_owner VARBINARY(8000)
 )
@@ -228,7 +221,8 @@ BEGIN
     SELECT standing;
 END
 //
--- As fencelock_v2_inspect; nothing expires here, so EXPIRES_US is -1.
+-- Like fencelock_v2_inspect. Nothing expires here, so EXPIRES_US is -1.
+--   most   how many waiters to list
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_inspect(its_name VARBINARY(512), most INT)
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -242,7 +236,8 @@ BEGIN
            holder IS NOT NULL AND COALESCE(IS_USED_LOCK(hash) = connection, FALSE), owner, admitted
       INTO its_newest, was_abandoned, is_owed, is_held, its_owner, its_admitted
       FROM fencelock_counters WHERE name = its_name;
-    -- One counts as waiting once its GET_LOCK has arrived; of other users' sessions that can't be seen.
+    -- A session counts as a waiter once its GET_LOCK has arrived in the server. We can't see the state of other
+    -- users' sessions: they always count.
     SELECT COUNT(*) INTO behind
       FROM fencelock_sessions s LEFT JOIN information_schema.PROCESSLIST p ON p.ID = s.connection
      WHERE s.name = its_name AND IS_USED_LOCK(CONCAT('fencelock.', MD5(s.id))) = s.connection
@@ -255,6 +250,7 @@ BEGIN
      ORDER BY joined LIMIT most;
 END
 //
+-- The names that are held or waited for, one row each.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_names()
 READS SQL DATA SQL SECURITY INVOKER
 BEGIN
@@ -263,7 +259,7 @@ BEGIN
     SELECT name FROM fencelock_sessions WHERE IS_USED_LOCK(CONCAT('fencelock.', MD5(id))) = connection;
 END
 //
--- End the session of the holder, whoever it is. Answers 1, or 0: there was none.
+-- End the session of the holder. Answers 1, or 0 if there was none.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v3_session_evict(its_name VARBINARY(512))
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN

@@ -1,6 +1,6 @@
--- Forget some names that nobody has used for long: an hour after a release, a day after a holder that
--- did not release. One in 64 newcomers looks through 256 names, and each leaves at most one behind, so
--- the tables can't grow without end. Waits for nobody: what is locked is left for the next time.
+-- Delete some names that have not been used for long: an hour after a release, a day after a holder that did
+-- not release. One in 64 grants calls this, and it looks through 256 names. Each grant adds at most one name,
+-- so the tables can't grow without end. Skips locked rows: a later sweep finds them.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_sweep(moment BIGINT)
 MODIFIES SQL DATA SQL SECURITY INVOKER
 sweep: BEGIN
@@ -13,7 +13,7 @@ sweep: BEGIN
         SELECT name, newest FROM fencelock_names
          WHERE name > from_name AND name <= last_name
            AND CASE WHEN id IS NULL AND NOT abandoned
-                    -- or used last while the clock was ahead of what it is now
+                    -- or the clock was set back since its last use
                     THEN newest < moment - an_hour OR newest > moment + an_hour
                     ELSE newest < moment - a_day AND COALESCE(expires, 0) < moment - a_day
                END
@@ -40,7 +40,7 @@ sweep: BEGIN
         FETCH idle INTO its_name, its_newest;
     END WHILE;
     CLOSE idle;
-    -- A name that is asked for again starts above all that were forgotten.
+    -- A name that comes back starts above the fences of all deleted names.
     UPDATE fencelock_about SET floor = top, swept = IF(seen = 256, last_name, '');
     COMMIT;
 END

@@ -1,50 +1,26 @@
--- The tables of Fencelock. Times are µs since 1970 by the server's clock, fences come from the same clock.
+-- The tables of Fencelock. Times are µs since 1970 by the server's clock. Fences come from the same clock.
 
--- In version 1 all held alone, and a name's row said less. Its leases and its queues stay as they are.
-CREATE PROCEDURE IF NOT EXISTS fencelock_v2_upgrade()
-MODIFIES SQL DATA SQL SECURITY INVOKER
-BEGIN
-    IF EXISTS (SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
-                AND TABLE_NAME = 'fencelock_names' AND COLUMN_NAME = 'crowded') THEN
-        ALTER TABLE fencelock_waiters
-            MODIFY owner         VARBINARY(8000) NOT NULL,
-            ADD COLUMN admitted  BIGINT,
-            ADD COLUMN team      VARBINARY(64)   NOT NULL DEFAULT '',
-            ADD COLUMN weight    BIGINT          NOT NULL DEFAULT 1,
-            ADD COLUMN permits   BIGINT          NOT NULL DEFAULT 1,
-            RENAME TO fencelock_tickets;
-        ALTER TABLE fencelock_names
-            RENAME COLUMN crowded TO queued,
-            MODIFY owner         VARBINARY(8000),
-            ADD COLUMN team      VARBINARY(64)   NOT NULL DEFAULT '',
-            ADD COLUMN used      BIGINT          NOT NULL DEFAULT 0,
-            ADD COLUMN sharers   INT             NOT NULL DEFAULT 0;
-    END IF;
-END
-//
-CALL fencelock_v2_upgrade()
-//
--- Names: what is remembered of each, and in the same row the one that holds it alone, so that taking and
--- giving back a lock that nobody else wants changes one row. Names are bytes: no collation makes two equal.
+-- What is remembered of each name. The same row has its holder, if that holds alone: so to take and release
+-- a lock without contention changes one row. Names are bytes: no collation makes two names equal.
 CREATE TABLE IF NOT EXISTS fencelock_names (
     name      VARBINARY(512) NOT NULL PRIMARY KEY,
     newest    BIGINT         NOT NULL,                -- the last fence handed out
-    abandoned BOOLEAN        NOT NULL DEFAULT FALSE,  -- the last that held alone and ended did not release
+    abandoned BOOLEAN        NOT NULL DEFAULT FALSE,  -- the last exclusive holder ended without a release
     queued    BOOLEAN        NOT NULL DEFAULT FALSE,  -- there may be tickets
-    nudged    VARBINARY(64),                          -- the id of one that waits and should look again
-    -- of the holder; without an id nobody holds it, and then nobody waits either
-    id        VARBINARY(64),                          -- its secret; '': those who hold it share it
-    fence     BIGINT,                                 -- of several the newest: who waits has a higher one
-    owner     VARBINARY(8000),                        -- who, for people
+    nudged    VARBINARY(64),                          -- the id of a waiter that should look again
+    -- The holder. If id is NULL, no ticket holds the name, and none waits.
+    id        VARBINARY(64),                          -- its secret id; '' if several tickets share the name
+    fence     BIGINT,                                 -- the newest of all holders; waiters have higher fences
+    owner     VARBINARY(8000),                        -- host, pid and label, for people
     admitted  BIGINT,
-    expires   BIGINT,                                 -- of several: none expires before
-    -- of those who share it, who are tickets
-    team      VARBINARY(64)  NOT NULL DEFAULT '',     -- the group of them all
-    used      BIGINT         NOT NULL DEFAULT 0,      -- how many permits they take
-    sharers   INT            NOT NULL DEFAULT 0       -- how many they are
+    expires   BIGINT,                                 -- no holder expires before this
+    -- The holders that share the name. Each of them has a row in fencelock_tickets.
+    team      VARBINARY(64)  NOT NULL DEFAULT '',     -- their common group
+    used      BIGINT         NOT NULL DEFAULT 0,      -- the sum of their weights
+    sharers   INT            NOT NULL DEFAULT 0       -- their number
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
--- Those who share a name, and behind them those who wait, by name and in order.
+-- The tickets that share a name, and behind them the tickets that wait, in order of their fences.
 CREATE TABLE IF NOT EXISTS fencelock_tickets (
     name      VARBINARY(512)  NOT NULL,
     fence     BIGINT          NOT NULL,
@@ -53,15 +29,15 @@ CREATE TABLE IF NOT EXISTS fencelock_tickets (
     joined    BIGINT          NOT NULL,
     expires   BIGINT          NOT NULL,
     channel   VARBINARY(64)   NOT NULL,               -- where its client listens
-    admitted  BIGINT,                                 -- NULL: it waits
-    team      VARBINARY(64)   NOT NULL DEFAULT '',    -- the group it may share with; '': it won't
+    admitted  BIGINT,                                 -- NULL while it waits
+    team      VARBINARY(64)   NOT NULL DEFAULT '',    -- the group it may share with; '' if it holds alone
     weight    BIGINT          NOT NULL DEFAULT 1,
     permits   BIGINT          NOT NULL DEFAULT 1,
     PRIMARY KEY (name, fence),
     UNIQUE KEY by_id (name, id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
--- What was noted down for a name. It outlives those who held it, and the name's own row.
+-- The notes. A note outlives the holder that wrote it, and the name's own row.
 CREATE TABLE IF NOT EXISTS fencelock_notes (
     name      VARBINARY(512) NOT NULL PRIMARY KEY,
     note      MEDIUMBLOB     NOT NULL,
@@ -69,11 +45,11 @@ CREATE TABLE IF NOT EXISTS fencelock_notes (
     KEY by_expiry (expires)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 //
--- One row about all of it.
+-- One row of facts about all names.
 CREATE TABLE IF NOT EXISTS fencelock_about (
     one       TINYINT        NOT NULL PRIMARY KEY,
-    floor     BIGINT         NOT NULL,                -- no forgotten name ever had a fence above this
-    swept     VARBINARY(512) NOT NULL                 -- the sweep for forgotten names goes on behind this
+    floor     BIGINT         NOT NULL,                -- no deleted name ever had a fence above this
+    swept     VARBINARY(512) NOT NULL                 -- the next sweep begins after this name
 ) ENGINE = InnoDB
 //
 INSERT INTO fencelock_about (one, floor, swept)

@@ -1,7 +1,14 @@
--- Join the queue, or look again and renew if already in it. Returns a standing.
--- if_free: join only if admitted at once. lowest: the lowest fence that a newcomer may get.
+-- Join the queue of a name, or renew a ticket that is already in it. Returns a standing (see queue.sql).
+--   its_name, its_id   the ticket
+--   ttl_us             how long it lives unless renewed
+--   its_channel        where its client listens; '' if it can't
+--   its_owner          host, pid and label, for people
+--   if_free            join only if admitted at once
+--   lowest             the lowest fence that a new ticket may get
+--   its_team           the group it may share with; '' if it holds alone
+--   its_weight, its_permits   see core/admission.py
 
--- The general case, for those who share as well as for those who don't (its_team is '').
+-- The general case.
 CREATE OR REPLACE FUNCTION fencelock.v2_join(
     its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean,
     lowest bigint, its_team text, its_weight bigint, its_permits bigint
@@ -13,7 +20,7 @@ DECLARE
     free     boolean;
     standing text;
 BEGIN
-    -- What follows reads several rows, and must see them as they are once the first is locked.
+    -- The statements below must see all rows as they are after the first row was locked.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'Fencelock needs transactions that are read committed' USING ERRCODE = '25001';
     END IF;
@@ -35,7 +42,7 @@ BEGIN
         it.expires := greatest(it.expires, now + ttl_us);
         it.owner := its_owner;
         IF its_team <> '' THEN
-            -- It held alone, and shares from now on.
+            -- It held alone, and shares the name from now on.
             INSERT INTO fencelock.tickets
             VALUES (its_name, it.fence, its_id, its_owner, it.admitted, it.expires, its_channel,
                     it.admitted, its_team, its_weight, its_permits);
@@ -56,7 +63,7 @@ BEGIN
         IF if_free AND NOT free THEN
             standing := '3 0 0 0';
         ELSE
-            -- The clock keeps fences growing when the last one was lost.
+            -- The clock keeps fences growing even if the last fence was lost.
             it.newest := greatest(it.newest + 1, now, lowest);
         END IF;
     END IF;
@@ -91,8 +98,8 @@ BEGIN
     RETURN standing;
 END $$;
 
--- For those who hold alone: one statement if nobody holds it, as in most cases, and two if it has to wait
--- behind one that holds alone, as in most others.
+-- The fast path for a ticket that holds alone: one statement if the name is free, as in most cases, and two if
+-- the ticket has to wait behind another exclusive holder, as in most other cases. Arguments: as in v2_join.
 CREATE OR REPLACE FUNCTION fencelock.v2_enter(
     its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -117,7 +124,7 @@ BEGIN
     RETURNING n.id = its_id, n.abandoned, n.newest, n.fence, n.expires, clock_timestamp()
          INTO free, flag, its_fence, holders_fence, ahead_expires, ended;
     IF free THEN
-        -- It had to wait for somebody's row lock: the lease begins now.
+        -- This call had to wait for the row lock: the lease begins now.
         IF ended - began > interval '1 ms' THEN
             now := fencelock.v2_now();
             UPDATE fencelock.names n SET admitted = now, expires = now + ttl_us WHERE n.name = its_name;
@@ -139,12 +146,12 @@ BEGIN
             RETURN '1 ' || its_fence || ' 0 ' || ahead_expires - now;
         END IF;
     END IF;
-    -- The name is new or shared, its holder has expired, or this ticket was there before.
+    -- The name is new or shared, its holder has expired, or this ticket was in the queue before.
     RETURN fencelock.v2_join(its_name, its_id, ttl_us, its_channel, its_owner, if_free, 1, '', 1, 1);
 END $$;
 
--- Join several queues, each only if admitted at once. Returns their standings, in order; from the first that
--- is refused on, the rest is refused without a look.
+-- Join several queues, each only if admitted at once. Returns the standings, in order. After the first refusal
+-- the rest is refused without a look. Arguments: as in v2_join, as arrays with one item for each ticket.
 CREATE OR REPLACE FUNCTION fencelock.v2_enter_free(
     its_names text[], its_ids text[], ttls_us bigint[], its_channel text, its_owners text[],
     lowests bigint[], its_teams text[], its_weights bigint[], its_permits bigint[]
@@ -152,7 +159,7 @@ CREATE OR REPLACE FUNCTION fencelock.v2_enter_free(
 DECLARE
     standing text := '';
 BEGIN
-    -- All locks first, and in one order for everybody, so that two of these can't deadlock.
+    -- Lock all rows first. All calls use the same order, so that two calls can't deadlock.
     INSERT INTO fencelock.names (name, newest)
     SELECT asked.name, a.floor FROM unnest(its_names) AS asked (name), fencelock.about a
      ORDER BY asked.name COLLATE "C"
@@ -165,13 +172,4 @@ BEGIN
         END IF;
         RETURN NEXT standing;
     END LOOP;
-END $$;
-
--- Version 1 would not see who shares a name. What else it calls fails by itself: a column is not there.
-CREATE OR REPLACE FUNCTION fencelock.v1_enter(
-    its_name text, its_id text, ttl_us bigint, its_channel text, its_owner text, if_free boolean
-) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'a newer Fencelock uses these tables, and this one is too old for them: update it'
-          USING ERRCODE = '55000';
 END $$;

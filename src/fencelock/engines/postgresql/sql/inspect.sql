@@ -1,5 +1,6 @@
--- Who holds and who waits. Returns lines: first "NEWEST ABANDONED HOLDERS WAITING", then of those who hold
--- and of the first who wait "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER", without ids.
+-- The holders and waiters of a name. Returns lines: first "NEWEST ABANDONED HOLDERS WAITING", then for each
+-- holder and each of the first waiters "FENCE SINCE_US EXPIRES_US WEIGHT PERMITS<tab>GROUP<tab>OWNER". No ids.
+--   most   how many waiters to list
 CREATE OR REPLACE FUNCTION fencelock.v2_inspect(
     its_name text, most int
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -35,7 +36,7 @@ BEGIN
      ORDER BY t.fence LIMIT most::bigint + CASE WHEN it.id = '' THEN it.sharers ELSE 0 END;
 END $$;
 
--- The names that are held or waited for.
+-- The names that are held or waited for, one row each.
 CREATE OR REPLACE FUNCTION fencelock.v2_names() RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     now bigint := fencelock.v2_now();
@@ -46,7 +47,7 @@ BEGIN
            SELECT 1 FROM fencelock.tickets t WHERE t.name = n.name AND t.expires > now));
 END $$;
 
--- Take out all who hold; one that held alone counts as lost. False: there was none.
+-- Take out all holders of a name. An exclusive holder counts as lost. Returns false if there was none.
 CREATE OR REPLACE FUNCTION fencelock.v2_evict(its_name text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     it        fencelock.names;
@@ -58,7 +59,7 @@ BEGIN
         RETURN false;
     END IF;
     now := fencelock.v2_now();
-    -- One that is admitted on the way here is evicted too, and must not hear otherwise.
+    -- A waiter that this call admits is evicted, too, and must not be told that it was admitted.
     it := fencelock.v2_settle(it, now, NULL);
     was_there := it.id IS NOT NULL;
     IF it.id = '' THEN
@@ -71,7 +72,8 @@ BEGIN
     RETURN was_there;
 END $$;
 
--- Which of these tickets have been admitted, as "ID STANDING": for clients that can't be told.
+-- For clients that can't be notified: a row "ID STANDING" for each of these tickets that was admitted.
+--   its_names, its_ids   one item for each ticket
 CREATE OR REPLACE FUNCTION fencelock.v2_admitted(
     its_names text[], its_ids text[]
 ) RETURNS SETOF text LANGUAGE sql STABLE AS $$

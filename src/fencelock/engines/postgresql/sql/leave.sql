@@ -1,7 +1,9 @@
--- Take out this very ticket, and tell whom this admits. False: it was not there (any more).
--- departure: 0 released, 1 lost, 2 withdrawn (how the holder before it ended still counts)
+-- Take a ticket out of its queue, and notify the clients of the tickets that this admits. Returns false if the
+-- ticket was not there (any more).
+--   its_name, its_id   the ticket
+--   departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
 
--- The general case: of one that shares, or waits, or has expired.
+-- The general case: the ticket shares the name, or waits, or has expired.
 CREATE OR REPLACE FUNCTION fencelock.v2_take_out(
     its_name text, its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -18,7 +20,7 @@ BEGIN
     END IF;
     now := fencelock.v2_now();
     before := it;
-    -- One that leaves from further behind may be the first to notice that a holder has expired.
+    -- A waiter that leaves may be the first to notice that a holder has expired.
     IF it.expires <= now THEN
         it := fencelock.v2_settle(it, now, its_id);
     END IF;
@@ -48,8 +50,9 @@ BEGIN
     RETURN was_there;
 END $$;
 
--- The one that waited behind a fence now stands behind someone else: it should look again when that one
--- expires.
+-- Tell the waiter behind a removed ticket how long the ticket that is ahead of it now may live. It should look
+-- again when that one expires.
+--   its_fence   the fence of the removed ticket
 CREATE OR REPLACE FUNCTION fencelock.v2_nudge(
     it fencelock.names, its_fence bigint, now bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -64,8 +67,8 @@ BEGIN
     END IF;
 END $$;
 
--- Of one that holds alone: one statement if nobody waits, as in most cases, and three if one that wants to
--- hold alone is next, as in most others.
+-- The fast path for an exclusive holder: one statement if no ticket waits, as in most cases, and three if the
+-- next ticket holds alone, too, as in most other cases. Arguments: as in v2_take_out.
 CREATE OR REPLACE FUNCTION fencelock.v2_leave(
     its_name text, its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -84,7 +87,7 @@ BEGIN
     UPDATE fencelock.names n
        SET abandoned = CASE departure WHEN 0 THEN false WHEN 1 THEN true ELSE n.abandoned END,
            id = NULL, owner = NULL, admitted = NULL, expires = NULL,
-           fence = CASE WHEN n.queued THEN n.fence END  -- who waits has a higher one
+           fence = CASE WHEN n.queued THEN n.fence END  -- waiters have higher fences
      WHERE n.name = its_name AND n.id = its_id AND n.expires > now
     RETURNING n.queued, n.abandoned, n.fence INTO others, flag, its_fence;
     IF NOT FOUND THEN
@@ -101,7 +104,7 @@ BEGIN
     RETURNING t.id, t.fence, t.owner, t.expires, t.channel
          INTO next_id, next_fence, next_owner, next_expires, next_channel;
     IF NOT FOUND THEN
-        -- There is none, or it is dead, or wants to share.
+        -- No ticket waits, or the next one has expired or wants to share.
         SELECT * INTO it FROM fencelock.names n WHERE n.name = its_name;
         PERFORM fencelock.v2_store(fencelock.v2_admit(it, now, ''));
         RETURN true;

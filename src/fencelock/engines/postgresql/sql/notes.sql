@@ -1,4 +1,7 @@
--- Note something down for a name, if this very ticket holds it, alone or with others. False: it does not.
+-- Store a note for a name, if the ticket holds the name, alone or with others. Returns whether it does.
+--   its_name, its_id   the ticket
+--   its_note           the text
+--   keep_us            how long to keep it
 CREATE OR REPLACE FUNCTION fencelock.v2_remember(
     its_name text, its_id text, its_note text, keep_us bigint
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -24,8 +27,8 @@ BEGIN
     END IF;
     INSERT INTO fencelock.notes VALUES (its_name, its_note, now + keep_us)
         ON CONFLICT (name) DO UPDATE SET note = excluded.note, expires = excluded.expires;
-    -- Each leaves at most one behind and forgets more than that, so they can't grow without end. It waits
-    -- for nobody: others may want the notes that it has locked.
+    -- Each call adds at most one note and deletes up to 256, so the table can't grow without end. It skips
+    -- locked rows: to wait for them while it holds locks itself could deadlock.
     DELETE FROM fencelock.notes m
      WHERE m.name IN (
            SELECT o.name FROM fencelock.notes o WHERE o.expires <= now
@@ -33,7 +36,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- What was noted down for a name: no row if nothing was, or if its time is up.
+-- The note of a name. No row if there is none, or if it has expired.
 CREATE OR REPLACE FUNCTION fencelock.v2_recall(its_name text) RETURNS SETOF text LANGUAGE sql STABLE AS $$
     SELECT m.note FROM fencelock.notes m WHERE m.name = its_name AND m.expires > fencelock.v2_now()
 $$;

@@ -1,13 +1,19 @@
--- What the other functions share. A standing is a text, "PLACE FENCE ABANDONED RECHECK_US", with
--- 0 gone, 1 waiting, 2 admitted, 3 refused. What is pushed to a client is "ID STANDING".
--- `it` is the name's row, which is locked: functions change their copy, and v2_store writes it.
+-- What the other functions share.
+-- A standing is a text, "PLACE FENCE ABANDONED RECHECK_US". PLACE is 0 gone, 1 waiting, 2 admitted, 3 refused.
+-- A notification is "ID STANDING".
+-- Arguments that come again and again:
+--   it       the name's row. It is locked. Functions change their copy and return it, and v2_store writes it
+--   now      the server's clock, in µs
+--   asking   the id of the ticket that this request is about: it reads its standing in the answer, so it gets no
+--            notification. '' if there is none. NULL: notify no ticket
 
--- The server's clock, in µs. It is read after the name's row was locked, so that whoever had to wait for
--- that has not used up its lease meanwhile. (date_part: extract is exact, and twice as slow.)
+-- The server's clock, in µs. Functions read it after they have locked the name's row: so a call that had to wait
+-- for the row lock still gives a whole lease. (Why date_part: extract is exact, and twice as slow.)
 CREATE OR REPLACE FUNCTION fencelock.v2_now() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (date_part('epoch', clock_timestamp()) * 1e6)::bigint
 $$;
 
+-- Write the name's row.
 CREATE OR REPLACE FUNCTION fencelock.v2_store(it fencelock.names) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE fencelock.names n
@@ -17,7 +23,8 @@ BEGIN
      WHERE n.name = it.name;
 END $$;
 
--- One more shares the name, or the first one does: nobody else holds it then.
+-- Count one more holder that shares the name. Returns the changed row.
+--   its_fence, its_expires, its_team, its_weight   of that holder
 CREATE OR REPLACE FUNCTION fencelock.v2_beside(
     it fencelock.names, its_fence bigint, its_expires bigint, its_team text, its_weight bigint
 ) RETURNS fencelock.names LANGUAGE plpgsql AS $$
@@ -39,9 +46,9 @@ BEGIN
     RETURN it;
 END $$;
 
--- Admit the first who waits if it fits beside those who hold, then the next, until one does not fit; tell
--- each unless it is the one that asks (NULL: tell nobody). The dead ones in between never held the lock,
--- so they don't count as abandoned.
+-- Admit the first waiter if it fits beside the holders, then the next, until one does not fit. Notify their
+-- clients. Returns the changed row. Expired waiters in between never held the lock, so the name does not count
+-- as abandoned.
 CREATE OR REPLACE FUNCTION fencelock.v2_admit(
     it fencelock.names, now bigint, asking text
 ) RETURNS fencelock.names LANGUAGE plpgsql AS $$
@@ -60,7 +67,7 @@ BEGIN
         IF first.expires <= now OR first.team = '' THEN
             DELETE FROM fencelock.tickets t WHERE t.name = it.name AND t.fence = first.fence;
             CONTINUE WHEN first.expires <= now;
-            -- queued stays: to look whether others wait would cost more than to find nobody next time.
+            -- queued stays true: to check now whether others wait costs more than to find none next time.
             it.id := first.id;
             it.fence := first.fence;
             it.owner := first.owner;
@@ -84,7 +91,7 @@ BEGIN
     RETURN it;
 END $$;
 
--- Take out those who hold and have expired, and admit whoever can be.
+-- Take out the holders that have expired, and admit the waiters that fit. Returns the changed row.
 CREATE OR REPLACE FUNCTION fencelock.v2_settle(
     it fencelock.names, now bigint, asking text
 ) RETURNS fencelock.names LANGUAGE plpgsql AS $$
@@ -104,7 +111,9 @@ BEGIN
     RETURN fencelock.v2_admit(it, now, asking);
 END $$;
 
--- The standing of a living ticket that waits, in a queue that is settled.
+-- The standing of a waiting ticket that lives. The queue must be settled (v2_settle). Deletes expired waiters
+-- ahead of it.
+--   its_fence   of the ticket
 CREATE OR REPLACE FUNCTION fencelock.v2_waiting(
     it fencelock.names, its_fence bigint, now bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -129,15 +138,18 @@ BEGIN
     END LOOP;
 END $$;
 
--- Extend a ticket that shares or waits, if it is there and lives, and say where it stands in a queue that
--- is settled; NULL if not.
+-- Extend a ticket that shares the name or waits. The queue must be settled (v2_settle). Returns its standing, or
+-- NULL if it is not there or has expired.
+--   its_id                   the ticket
+--   ttl_us                   how long it lives from now on
+--   its_channel, its_owner   its new ones; NULL keeps the old ones
 CREATE OR REPLACE FUNCTION fencelock.v2_look(
     it fencelock.names, its_id text, ttl_us bigint, its_channel text, its_owner text, now bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     its_fence bigint;
 BEGIN
-    -- Never sooner than promised before: this may be a late request with a shorter ttl.
+    -- Never earlier than promised before: this may be a late request with a shorter ttl.
     UPDATE fencelock.tickets t
        SET expires = greatest(t.expires, now + ttl_us), channel = coalesce(its_channel, t.channel),
            owner = coalesce(its_owner, t.owner)

@@ -1,4 +1,5 @@
--- Extend many tickets, holding or waiting; never brings one back. Returns their standings, in order.
+-- Extend many tickets, holding or waiting. Never brings a ticket back. Returns their standings, in order.
+--   its_names, its_ids, ttls_us   one item for each ticket
 CREATE OR REPLACE FUNCTION fencelock.v2_renew(
     its_names text[], its_ids text[], ttls_us bigint[]
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -8,7 +9,7 @@ DECLARE
     now      bigint;
     standing text;
 BEGIN
-    -- All locks first, and in one order for everybody, so that two renewals can't deadlock.
+    -- Lock all rows first. All calls use the same order, so that two renewals can't deadlock.
     PERFORM 1 FROM fencelock.names n WHERE n.name = ANY (its_names) ORDER BY n.name FOR UPDATE;
     now := fencelock.v2_now();
     FOR i IN 1 .. array_length(its_ids, 1) LOOP

@@ -1,29 +1,35 @@
 -- For postgresql+advisory:// only: PostgreSQL's own session locks, with a fence and a name for each.
+-- Arguments that come again and again:
+--   its_name, its_id   the ticket
+--   its_key            the 64-bit hash of the name, which the server locks
+--   its_owner          host, pid and label, for people
+--   lowest             the lowest fence that the ticket may get
+--   departure          0 released, 1 lost, 2 withdrawn (then the end of the holder before it still counts)
 
--- What outlasts a lock: its fence, and whether its last holder released. The key is the 64-bit hash that
--- the server locks; that it is unique here is how two names with one hash are found out.
+-- What outlasts a lock: its fence, and whether its last holder released. The key is unique here: that is how two
+-- names with the same hash are found.
 CREATE TABLE IF NOT EXISTS fencelock.counters (
     name      text    COLLATE "C" PRIMARY KEY,
     key       bigint  NOT NULL UNIQUE,
     newest    bigint  NOT NULL,                -- the last fence handed out
     holder    text,                            -- the id of the last holder, unless it released
-    abandoned boolean NOT NULL DEFAULT false   -- what the last holder was told about the one before it
+    abandoned boolean NOT NULL DEFAULT false   -- what the last holder learned about the holder before it
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
--- Who is behind a session, for people. Not logged: sessions don't outlive a crash either.
+-- The ticket behind each session. Not logged: sessions don't outlive a crash either.
 CREATE UNLOGGED TABLE IF NOT EXISTS fencelock.sessions (
     id        text    COLLATE "C" PRIMARY KEY,
     name      text    COLLATE "C" NOT NULL,
     key       bigint  NOT NULL,
     pid       int     NOT NULL,
-    started   timestamptz NOT NULL,            -- of the session: pids come again
+    started   timestamptz NOT NULL,            -- of the session: the system uses pids again
     owner     text    NOT NULL,
     joined    bigint  NOT NULL,
-    fence     bigint,                          -- from its admission on
+    fence     bigint,                          -- NULL while it waits
     admitted  bigint
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 1000);
 
--- The sessions that live, and whether they have the lock they are there for.
+-- The sessions that live, and whether they have their lock.
 CREATE OR REPLACE VIEW fencelock.living AS
 SELECT s.*, l.granted
   FROM fencelock.sessions s
@@ -32,8 +38,7 @@ SELECT s.*, l.granted
                  AND l.database = a.datid
                  AND (l.classid::bigint << 32) | l.objid::bigint = s.key;
 
--- The session that asks has the lock: give it a fence. Returns a standing.
--- lowest: the lowest fence that it may get
+-- Give a fence to the ticket of this session, which has the lock. Returns a standing.
 CREATE OR REPLACE FUNCTION fencelock.v2_session_admit(
     its_name text, its_id text, its_key bigint, its_owner text, lowest bigint
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -58,8 +63,9 @@ BEGIN
     RETURN concat_ws(' ', 2, its_fence, flag::int, 0);
 END $$;
 
--- Take the lock in this session if it is free. Returns a standing; "waiting" means that the session is to
--- ask for pg_advisory_lock(its_key) now, and then for its admission.
+-- Take the lock in this session if it is free. Returns a standing. If that is "waiting", the client calls
+-- pg_advisory_lock(its_key) in this session next, and then v2_session_admit.
+--   if_free   don't wait
 CREATE OR REPLACE FUNCTION fencelock.v2_session_enter(
     its_name text, its_id text, its_key bigint, its_owner text, lowest bigint, if_free boolean
 ) RETURNS text LANGUAGE plpgsql AS $$
@@ -67,7 +73,7 @@ DECLARE
     now   bigint := fencelock.v2_now();
     other text;
 BEGIN
-    FOR attempt IN 1 .. 3 LOOP  -- it may be forgotten in between
+    FOR attempt IN 1 .. 3 LOOP  -- another session may delete it in between
         SELECT c.name INTO other FROM fencelock.counters c WHERE c.key = its_key;
         EXIT WHEN FOUND;
         INSERT INTO fencelock.counters (name, key, newest) VALUES (its_name, its_key, 0)
@@ -96,7 +102,7 @@ BEGIN
     RETURN '1 0 0 3600000000';
 END $$;
 
--- Whether the last holder counts as one that did not release. departure: 0 released, 1 lost, 2 withdrawn
+-- Store whether the holder released.
 CREATE OR REPLACE FUNCTION fencelock.v2_session_depart(
     its_name text, its_id text, departure int
 ) RETURNS void LANGUAGE sql AS $$
@@ -105,7 +111,7 @@ CREATE OR REPLACE FUNCTION fencelock.v2_session_depart(
      WHERE c.name = its_name AND c.holder = its_id
 $$;
 
--- Give back the lock that this session has. False: it did not have it.
+-- Release the lock of this session. Returns false if the session did not have it.
 CREATE OR REPLACE FUNCTION fencelock.v2_session_leave(
     its_name text, its_id text, its_key bigint, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -115,9 +121,9 @@ BEGIN
     RETURN pg_advisory_unlock(its_key);
 END $$;
 
--- End another session, which holds or waits. False: it was not there (any more).
--- The server gives back what such a session has a moment later: that is waited for, but not for ever, so that
--- whoever ended it finds the name free.
+-- End the session of a ticket, holding or waiting, from another session. Returns false if it was not there (any
+-- more). The server frees the locks of an ended session a moment later. This function waits for that, for about
+-- half a second at most, so that the caller finds the name free.
 CREATE OR REPLACE FUNCTION fencelock.v2_session_end(
     its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -141,7 +147,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- Where these tickets stand, in order: the heartbeat of all sessions of a client.
+-- The heartbeat of all sessions of a client. Returns the standings of these tickets, in order.
 CREATE OR REPLACE FUNCTION fencelock.v2_session_renew(
     its_ids text[]
 ) RETURNS SETOF text LANGUAGE sql STABLE AS $$
@@ -155,7 +161,7 @@ CREATE OR REPLACE FUNCTION fencelock.v2_session_renew(
      ORDER BY asked.number
 $$;
 
--- A ticket's owner is another one from now on. Returns its standing.
+-- Store the new owner of a ticket. Returns its standing.
 CREATE OR REPLACE FUNCTION fencelock.v2_session_rename(
     its_id text, its_owner text
 ) RETURNS text LANGUAGE sql AS $$
@@ -163,7 +169,8 @@ CREATE OR REPLACE FUNCTION fencelock.v2_session_rename(
     SELECT fencelock.v2_session_renew(ARRAY[its_id]);
 $$;
 
--- As v2_inspect; nothing expires here, so EXPIRES_US is -1.
+-- Like v2_inspect. Nothing expires here, so EXPIRES_US is -1.
+--   most   how many waiters to list
 CREATE OR REPLACE FUNCTION fencelock.v2_session_inspect(
     its_name text, most int
 ) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -175,9 +182,9 @@ BEGIN
     FOR look IN 1 .. 2 LOOP
         SELECT * INTO held FROM fencelock.living v
          WHERE v.name = its_name AND v.granted AND v.fence IS NOT NULL LIMIT 1;
-        -- After its holder, which has left its mark here before it was to be seen there.
+        -- Read the counter after the holder: a holder writes the counter before it shows up as a session.
         SELECT * INTO it FROM fencelock.counters c WHERE c.name = its_name;
-        EXIT WHEN held.id IS NOT NULL OR it.holder IS NULL;  -- else one may have come in between
+        EXIT WHEN held.id IS NOT NULL OR it.holder IS NULL;  -- else a new holder may have come in between
     END LOOP;
     RETURN NEXT concat_ws(' ', coalesce(it.newest, 0),
         coalesce(CASE WHEN held.id IS NULL THEN it.holder IS NOT NULL ELSE it.abandoned END, false)::int,
@@ -192,11 +199,12 @@ BEGIN
      WHERE v.name = its_name AND v.fence IS NULL ORDER BY v.joined LIMIT most;
 END $$;
 
+-- The names that are held or waited for, one row each.
 CREATE OR REPLACE FUNCTION fencelock.v2_session_names() RETURNS SETOF text LANGUAGE sql STABLE AS $$
     SELECT DISTINCT v.name FROM fencelock.living v
 $$;
 
--- End the session of the holder, whoever it is. False: there was none.
+-- End the session of the holder. Returns false if there was none.
 CREATE OR REPLACE FUNCTION fencelock.v2_session_evict(its_name text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     held fencelock.living;
@@ -206,7 +214,7 @@ BEGIN
     RETURN held.id IS NOT NULL AND fencelock.v2_session_end(held.id, 1);
 END $$;
 
--- Forget sessions that are dead, and names that nobody has used for long.
+-- Delete the rows of dead sessions, and of names that have not been used for long.
 CREATE OR REPLACE FUNCTION fencelock.v2_session_sweep(now bigint) RETURNS void LANGUAGE sql AS $$
     DELETE FROM fencelock.sessions s
      WHERE NOT EXISTS (SELECT 1 FROM pg_stat_activity a

@@ -1,6 +1,6 @@
--- Forget some names that nobody has used for long: an hour after a release, a day after a holder that
--- did not release. One in 64 newcomers looks through 256 names, and each leaves at most one behind, so
--- the tables can't grow without end. Waits for nobody: what is locked is left for the next time.
+-- Delete some names that have not been used for long: an hour after a release, a day after a holder that did
+-- not release. One in 64 grants calls this, and it looks through 256 names. Each grant adds at most one name,
+-- so the tables can't grow without end. Skips locked rows: a later sweep finds them.
 CREATE OR REPLACE FUNCTION fencelock.v2_sweep(now bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     hour   CONSTANT bigint := 3600000000;
@@ -20,7 +20,7 @@ BEGIN
         SELECT n.name FROM fencelock.names n
          WHERE n.name > about.swept AND n.name <= last
            AND CASE WHEN n.id IS NULL AND NOT n.abandoned
-                    -- or used last while the clock was ahead of what it is now
+                    -- or the clock was set back since its last use
                     THEN n.newest < now - hour OR n.newest > now + hour
                     ELSE n.newest < now - day AND coalesce(n.expires, 0) < now - day
                END
@@ -33,7 +33,7 @@ BEGIN
         DELETE FROM fencelock.names n USING idle WHERE n.name = idle.name RETURNING n.newest
     )
     SELECT max(newest) INTO top FROM forgotten;
-    -- A name that is asked for again starts above all that were forgotten.
+    -- A name that comes back starts above the fences of all deleted names.
     UPDATE fencelock.about a
        SET floor = greatest(a.floor, top), swept = CASE WHEN seen = 256 THEN last ELSE '' END;
 END $$;

@@ -1,4 +1,4 @@
-"""What is wrong is said, with what to do about it, and without secrets."""
+"""Errors say what is wrong and what to do about it, without secrets."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ SECRET = "open-sesame"
 
 
 async def refusal(cell: Cell, *, silent: bool = False) -> str:
-    """What one is told who wants a lock there."""
+    """The error of a client that wants a lock there."""
     client = cell.client()
     while True:
         with pytest.raises(fencelock.EngineError) as caught:
@@ -45,7 +45,7 @@ async def test_a_wrong_database(server: PostgresqlServer, open_cell: OpenCell) -
     assert "check the user and the database" in text
 
 
-async def test_nobody_there(open_cell: OpenCell) -> None:
+async def test_no_server_there(open_cell: OpenCell) -> None:
     text = await refusal(open_cell(f"postgresql://user:{SECRET}@{HOST}:{free_port()}/db"))
     assert "onnection refused" in text
     assert "is the server running there" in text
@@ -180,9 +180,9 @@ def test_urls_that_make_no_sense(rest: str, complaint: str) -> None:
 def test_what_a_url_says() -> None:
     url = "postgresql://me:pass%40word@a:1,b/app?schema=locks&sslmode=verify-full&connections=3"
     target = target_of(Url.parse(url))
-    assert [str(place) for place in target.places] == ["a:1", "b:5432"]
+    assert [str(host) for host in target.hosts] == ["a:1", "b:5432"]
     assert (target.schema, target.connections) == ("locks", 3)
-    conninfo = target.conninfo(target.places[0], None, direct=True)
+    conninfo = target.conninfo(target.hosts[0], None, direct=True)
     for part in ("user=me", "password=pass@word", "dbname=app", "sslmode=verify-full"):
         assert part in conninfo
     assert "pass" not in target.where.replace("***", "")

@@ -1,4 +1,4 @@
-"""What a witness sees in the server."""
+"""The state of a server, as another connection sees it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def listening(server: PostgresqlServer) -> list[int]:
 
 
 def busy(server: PostgresqlServer, what: str = "") -> list[tuple[Any, ...]]:
-    """What is not done: statements that run or wait, transactions that are open."""
+    """Our connections that are not idle: statements that run or wait, open transactions."""
     return server.execute(
         f"SELECT pid, state, query {_OURS} AND state <> 'idle' AND query LIKE %s", f"%{what}%"
     )
 
 
 def cut(server: PostgresqlServer, *, listeners: bool) -> int:
-    """Terminate the backends that listen, or the others; how many there were."""
+    """Terminate the backends that listen, or the others. Returns how many there were."""
     which = "LIKE" if listeners else "NOT LIKE"
     pids = [pid for (pid,) in server.execute(f"SELECT pid {_OURS} AND query {which} 'LISTEN%'")]
     for pid in pids:
@@ -37,13 +37,13 @@ def cut(server: PostgresqlServer, *, listeners: bool) -> int:
 
 
 def clean(server: PostgresqlServer) -> None:
-    """Leave no trace of other tests."""
+    """Remove all traces of other tests."""
     eventually(lambda: connections(server) == 0, "other tests to hang up")
     server.execute("DROP SCHEMA IF EXISTS fencelock CASCADE")
 
 
 def rows(server: PostgresqlServer, name: str) -> tuple[int, int]:
-    """How many hold a name, and how many wait for it."""
+    """The numbers of holders and of waiters of a name."""
     ((held, waiting),) = server.execute(
         "SELECT (SELECT count(*) FROM fencelock.names WHERE name = %s AND id IS NOT NULL), "
         "(SELECT count(*) FROM fencelock.tickets WHERE name = %s AND admitted IS NULL)",

@@ -1,4 +1,4 @@
-"""What a witness sees in the server."""
+"""The state of a server, as another connection sees it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def connections(server: MysqlServer) -> int:
 
 
 def listening(server: MysqlServer) -> list[int]:
-    """The connections that sleep until somebody rings."""
+    """The listeners: connections that sleep until KILL QUERY wakes them."""
     return [id for (id,) in server.execute(f"SELECT ID {_OURS} AND {_LISTENING}")]
 
 
 async def asleep(server: MysqlServer, waiter: asyncio.Future[Any]) -> list[int]:
-    """The same, once there are any, for one who waits.
+    """Wait for the listener of a waiter.
 
-    Looked for in a thread: the waiter may be a task of this loop, with 2 s for each of its requests.
+    Looks in a thread: the waiter may be a task of this loop, with 2 s for each of its requests.
     """
 
     async def look() -> list[int]:
@@ -40,7 +40,7 @@ async def asleep(server: MysqlServer, waiter: asyncio.Future[Any]) -> list[int]:
 
 
 def busy(server: MysqlServer, what: str = "") -> list[tuple[Any, ...]]:
-    """What is not done: statements that run or wait."""
+    """Our statements that run or wait."""
     return server.execute(
         f"SELECT ID, STATE, INFO {_OURS} AND COMMAND <> 'Sleep' AND NOT {_LISTENING} "
         "AND INFO LIKE %s",
@@ -49,7 +49,7 @@ def busy(server: MysqlServer, what: str = "") -> list[tuple[Any, ...]]:
 
 
 def transactions(server: MysqlServer) -> list[tuple[Any, ...]]:
-    """Who has a transaction open, whether it does something or not."""
+    """Our open transactions, idle or not."""
     return server.execute(
         "SELECT trx_mysql_thread_id, trx_state, trx_query FROM information_schema.INNODB_TRX "
         f"WHERE trx_mysql_thread_id IN (SELECT ID {_OURS})"
@@ -57,7 +57,7 @@ def transactions(server: MysqlServer) -> list[tuple[Any, ...]]:
 
 
 def cut(server: MysqlServer, *, listeners: bool) -> int:
-    """End the connections that listen, or the others; how many there were."""
+    """End the connections that listen, or the others. Returns how many there were."""
     negated = "" if listeners else "NOT"
     ids = [id for (id,) in server.execute(f"SELECT ID {_OURS} AND {negated} {_LISTENING}")]
     for id in ids:
@@ -69,7 +69,7 @@ def cut(server: MysqlServer, *, listeners: bool) -> int:
 
 
 def rows(server: MysqlServer, name: str) -> tuple[int, int]:
-    """How many hold a name, and how many wait for it."""
+    """The numbers of holders and of waiters of a name."""
     ((held, waiting),) = server.execute(
         "SELECT (SELECT COUNT(*) FROM fencelock_names WHERE name = %s AND id IS NOT NULL), "
         "(SELECT COUNT(*) FROM fencelock_tickets WHERE name = %s AND admitted IS NULL)",
@@ -80,7 +80,7 @@ def rows(server: MysqlServer, name: str) -> tuple[int, int]:
 
 
 def clean(server: MysqlServer) -> None:
-    """Leave no trace of other tests, but all that an owner would create."""
+    """Remove all traces of other tests, and create all tables and procedures."""
     eventually(lambda: connections(server) == 0, "other tests to hang up")
     run_script(server, script())
     for table in ("names", "tickets", "notes", "counters", "sessions"):

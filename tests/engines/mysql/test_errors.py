@@ -1,4 +1,4 @@
-"""What is wrong is said, with what to do about it, and without secrets."""
+"""Errors say what is wrong and what to do about it, without secrets."""
 
 import socket
 import subprocess
@@ -19,7 +19,7 @@ SECRET = "open-sesame"
 
 
 async def refusal(cell: Cell) -> str:
-    """What one is told who wants a lock there."""
+    """The error of a client that wants a lock there."""
     client = cell.client()
     with pytest.raises(fencelock.EngineError) as caught:
         await cell.run(lambda: client.lock(cell.name).acquire(timeout=5))
@@ -49,12 +49,12 @@ async def test_a_wrong_database(server: MysqlServer, open_cell: OpenCell) -> Non
     assert "check the database in the URL" in text
 
 
-async def test_somebody_elses_database(server: MysqlServer, open_cell: OpenCell) -> None:
+async def test_a_database_of_another_user(server: MysqlServer, open_cell: OpenCell) -> None:
     text = await refusal(open_cell(server.url_of(server.user, server.password, "mysql")))
     assert "check the user and the database" in text
 
 
-async def test_nobody_there(open_cell: OpenCell) -> None:
+async def test_no_server_there(open_cell: OpenCell) -> None:
     text = await refusal(open_cell(f"mysql://user:{SECRET}@{HOST}:{free_port()}/db"))
     assert "is the server running there" in text
 

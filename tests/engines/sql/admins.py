@@ -1,4 +1,4 @@
-"""What a witness sees of session locks, and does to them, in either database."""
+"""Administrators of either database: they look at sessions and session locks, and end them."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from tests.engines.mysql import seeing as mysql
-from tests.engines.postgresql import seeing as postgresql
+from tests.engines.mysql import server_state as mysql
+from tests.engines.postgresql import server_state as postgresql
 from tests.servers_mysql import MysqlServer
 from tests.servers_postgresql import PostgresqlServer
 
 
-class Witness(ABC):
-    """Somebody else's eyes and hands in a server."""
+class Admin(ABC):
+    """A connection of its own to a server."""
 
     scheme: str
     server: Any
 
     @property
     def url(self) -> str:
-        """With heartbeats that are short enough to wait for their failure."""
+        """The URL of session locks there, with heartbeats short enough for a test to wait for."""
         _, _, rest = self.server.url.partition("://")
         return f"{self.scheme}://{rest}?heartbeat=1"
 
@@ -34,21 +34,21 @@ class Witness(ABC):
 
     @abstractmethod
     def waiting(self) -> list[int]:
-        """The sessions that wait for one."""
+        """The sessions that wait for a lock."""
 
     @abstractmethod
     def end(self, session: int) -> None: ...
 
     @abstractmethod
     def rows(self) -> int:
-        """How many tickets are remembered."""
+        """How many tickets the tables have."""
 
     @abstractmethod
     def failing_releases(self) -> AbstractContextManager[None]:
-        """Have the server roll back whoever wants to give a lock back."""
+        """Make every release of a lock fail."""
 
 
-class PostgresqlWitness(Witness):
+class PostgresqlAdmin(Admin):
     scheme = "postgresql+advisory"
 
     def __init__(self, server: PostgresqlServer) -> None:
@@ -86,7 +86,7 @@ class PostgresqlWitness(Witness):
         self.server.execute("ALTER FUNCTION fencelock.hidden RENAME TO v2_session_leave")
 
 
-class MysqlWitness(Witness):
+class MysqlAdmin(Admin):
     scheme = "mysql+getlock"
 
     def __init__(self, server: MysqlServer) -> None:

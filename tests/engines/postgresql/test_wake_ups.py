@@ -19,8 +19,8 @@ async def test_a_wake_up_carries_the_answer(
     lease = await cell.run(other.lock(cell.name).acquire)
     waiter = cell.actor().start(client.lock(cell.name, ttl=60).acquire)
     await queued(cell, other, 1)
-    await soon(lambda: client._engine._listener._subscriptions, "the waiter to sleep")
-    monkeypatch.setattr(client._engine, "_ask", None)  # it must not ask anything
+    await soon(lambda: client._context.engine._listener._subscriptions, "the waiter to sleep")
+    monkeypatch.setattr(client._context.engine, "_ask", None)  # it must not ask anything
     await cell.run(lease.release)
     assert (await within(waiter)).fence > lease.fence
     monkeypatch.undo()

@@ -181,7 +181,7 @@ async def test_closed_while_a_ticket_joins(
     cell: Cell, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server granted the lock, but the client is closed by then."""
-    engine = cell.client()._engine
+    engine = cell.client()._context.engine
     sent = engine._ask_in
 
     async def close_then(*request: Any) -> Any:

@@ -104,7 +104,7 @@ async def test_the_listener_ends_without_waiters(
         await soon(lambda: len(database.listening()) == 1, "the listener")
         await cell.run(lease.release)
         await cell.run((await waiter).release)
-        await soon(lambda: client._engine._listener._task is None, "the listener to retire")
+        await soon(lambda: client._context.engine._listener._task is None, "the listener to retire")
         await soon(lambda: database.listening() == [], "its connection to be closed")
 
 

@@ -10,6 +10,7 @@ from fencelock.io.simulated import START, SimulatedTask, World
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.lease import AsyncLease
 from fencelock.primitives.lock import AsyncLock
+from fencelock.primitives.options import LockOptions
 from fencelock.torture.network import Deed, FaultyEngine, Network, Server, _Reply
 from fencelock.torture.workers import Home
 
@@ -82,15 +83,9 @@ class Stage:
         on_lost: Callable[[AsyncLease], Any] | None = None,
         name: str = NAME,
     ) -> AsyncLock:
-        return AsyncLock(
-            home.keeper,
-            name,
-            ttl=ttl,
-            timeout=timeout,
-            owner=Owner(home.io.name, 1, label),
-            reentrant=False,
-            on_lost=on_lost,
-        )
+        owner = Owner(home.io.name, 1, label)
+        options = LockOptions(owner, ttl=ttl, timeout=timeout, on_lost=on_lost)
+        return AsyncLock(home.keeper, name, options)
 
     def start(self, home: Home, coroutine: Coroutine[Any, Any, Any]) -> SimulatedTask:
         return home.io.spawn(coroutine, "scene")

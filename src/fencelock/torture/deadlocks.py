@@ -17,6 +17,7 @@ from fencelock.core.ticket import Owner
 from fencelock.io.simulated import START, SimulatedIO, SimulatedTask, World
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.lock import AsyncLock
+from fencelock.primitives.options import LockOptions
 from fencelock.primitives.transaction import AsyncTransaction
 from fencelock.torture.network import Faults, FaultyEngine, Network, Server
 
@@ -89,9 +90,7 @@ class Deadlocks:
 
         def make(name: str, note: str) -> AsyncLock:
             owner = Owner(io.name, number, f"t{number}", note)
-            return AsyncLock(
-                keeper, name, ttl=TTL, timeout=None, owner=owner, reentrant=False, on_lost=None
-            )
+            return AsyncLock(keeper, name, LockOptions(owner, TTL))
 
         transaction = AsyncTransaction(
             keeper, make, policy=self.policy, timeout=None, attempts=100_000, patience=0.05

@@ -16,6 +16,7 @@ from fencelock.io.simulated import Cancelled, SimulatedIO, SimulatedTask, World
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.lease import AsyncLease
 from fencelock.primitives.lock import AsyncLock
+from fencelock.primitives.options import LockOptions
 from fencelock.torture.history import Attempt, Grant, History
 from fencelock.torture.network import FaultyEngine
 from fencelock.torture.storage import GuardedCounters
@@ -106,15 +107,14 @@ class Worker:
         def on_lost(lease: AsyncLease) -> None:
             self.history.lost(grants[0] if grants else None, lease)
 
-        lock = AsyncLock(
-            self.home.keeper,
-            attempt.name,
+        options = LockOptions(
+            owner=Owner(self.io.name, self.number, attempt.label),
             ttl=attempt.ttl,
             timeout=timeout,
-            owner=Owner(self.io.name, self.number, attempt.label),
             reentrant=random.random() < 0.2,
             on_lost=on_lost,
         )
+        lock = AsyncLock(self.home.keeper, attempt.name, options)
 
         async def hold(lease: AsyncLease) -> None:
             grants.append(self.history.granted(attempt, lease))

@@ -19,8 +19,8 @@ from fencelock.client.options import (
 from fencelock.core.functions import is_async
 from fencelock.core.names import check_name
 from fencelock.core.ticket import Inspection
-from fencelock.engines.contract import Guarantee
 from fencelock.io.blocking import BlockingIO, blocking
+from fencelock.io.contract import IO
 from fencelock.primitives.lease import AsyncLease, Lease
 from fencelock.primitives.lock import AsyncLock, Lock
 from fencelock.primitives.rwlock import ReadWriteLock
@@ -28,7 +28,6 @@ from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
 # Most programs need locks only: the other primitives are imported when they are first used.
 if TYPE_CHECKING:
-    from fencelock.engines.routing import Routes
     from fencelock.primitives.election import AsyncElection, Election
     from fencelock.primitives.locked import AsyncDecorator, Decorator
     from fencelock.primitives.once import AsyncSchedule, Schedule, TakesLease
@@ -60,17 +59,11 @@ class AsyncClient(BaseClient):
     cancellation into `LeaseLost`. A `guard` must be one of the `Async…` guards.
     """
 
-    def __init__(
-        self,
-        url: str | Routes | None = None,
-        *,
-        ttl: float | None = None,
-        label: str = "",
-        purpose: Guarantee = "efficiency",
-    ) -> None:
+    @staticmethod
+    def _new_io() -> IO:
         from fencelock.io.asyncio import AsyncioIO  # asyncio takes long to import
 
-        super().__init__(url, AsyncioIO(), ttl, label, purpose)
+        return AsyncioIO()
 
     def lock(self, name: str, **options: Unpack[AsyncOptions]) -> AsyncLock:
         """A lock on a name; nothing is sent yet. The options are those of `Client.lock`, and
@@ -79,21 +72,18 @@ class AsyncClient(BaseClient):
         return AsyncLock(self._keeper, check_name(name), made)
 
     def rwlock(self, name: str, **options: Unpack[AsyncOptions]) -> ReadWriteLock[AsyncLock]:
-        """A read-write lock: `rwlock(name).read()` and `.write()` are locks with these options.
-        The options are those of `lock`; the guard is for writers only."""
+        """A read-write lock: as `Client.rwlock`."""
         return self._rwlock(AsyncLock, name, self._options(AsyncOptions, options))
 
     def semaphore(
         self, name: str, permits: int, *, weight: int = 1, **options: Unpack[AsyncHoldOptions]
     ) -> AsyncLock:
-        """A lock that several callers hold together, up to the number of permits. Each lease takes
-        `weight` permits. The options are `ttl`, `timeout`, `label`, `on_lost`, `purpose`, as for `lock`."""
+        """A lock that several callers hold together: as `Client.semaphore`."""
         made = self._options(AsyncHoldOptions, options)
         return self._semaphore(AsyncLock, name, permits, weight, made)
 
     def lock_all(self, names: Iterable[str], **options: Unpack[AsyncHoldOptions]) -> AsyncLockAll:
-        """Several locks at once, all or nothing. All callers take them in the same order. `timeout` is for
-        all of them together. The other options are `ttl`, `label`, `on_lost` and `purpose`, as for `lock`."""
+        """Several locks at once, all or nothing: as `Client.lock_all`."""
         from fencelock.primitives.several import AsyncLockAll
 
         made = self._options(AsyncHoldOptions, options)
@@ -123,8 +113,7 @@ class AsyncClient(BaseClient):
     def election(
         self, name: str, value: str = "", **options: Unpack[AsyncHoldOptions]
     ) -> AsyncElection:
-        """A candidate for the leadership of a name. `value` is what it tells the others, such as its
-        address. The options are `ttl`, `timeout`, `label`, `on_lost` and `purpose`, as for `lock`."""
+        """A candidate for the leadership of a name: as `Client.election`."""
         from fencelock.primitives.election import AsyncElection
 
         make = self._with_data(AsyncLock, self._options(AsyncHoldOptions, options))
@@ -145,8 +134,7 @@ class AsyncClient(BaseClient):
     async def once(
         self, name: str, work: Callable[..., Awaitable[T]], **options: Unpack[OnceOptions]
     ) -> T:
-        """Do some work once and return its result to all callers: as `Client.once`, for a coroutine
-        function."""
+        """Do some work once and return its result to all callers: as `Client.once`."""
         from fencelock.primitives.once import async_once
 
         if not is_async(work):
@@ -158,8 +146,7 @@ class AsyncClient(BaseClient):
     def scheduled(
         self, name: str, *, at_most_every: float, **options: Unpack[CommonOptions]
     ) -> AsyncSchedule:
-        """Decorate a coroutine function that many machines start at the same times: as
-        `Client.scheduled`."""
+        """Decorate a job that many machines start at the same times: as `Client.scheduled`."""
         from fencelock.primitives.once import async_scheduled
 
         made = self._options(CommonOptions, options)
@@ -223,15 +210,7 @@ class Client(BaseClient):
     engines that can't promise it; `traits.condition` says what the promise of the others depends on.
     """
 
-    def __init__(
-        self,
-        url: str | Routes | None = None,
-        *,
-        ttl: float | None = None,
-        label: str = "",
-        purpose: Guarantee = "efficiency",
-    ) -> None:
-        super().__init__(url, BlockingIO(), ttl, label, purpose)
+    _new_io = BlockingIO
 
     def lock(self, name: str, **options: Unpack[Options]) -> Lock:
         """A lock on a name; nothing is sent yet. The options:

@@ -38,16 +38,18 @@ def default_url() -> str:
 class BaseClient:
     """What both clients share. The helpers take the class of the lock that they make."""
 
+    _new_io: Callable[[], IO]
+
     def __init__(
         self,
-        url: str | Routes | None,
-        io: IO,
-        ttl: float | None,
-        label: str,
-        purpose: Guarantee,
+        url: str | Routes | None = None,
+        *,
+        ttl: float | None = None,
+        label: str = "",
+        purpose: Guarantee = "efficiency",
     ) -> None:
         owner = _owner(label)
-        self._io = io
+        self._io = io = self._new_io()
         self._engine = _open(default_url() if url is None else url, io)
         self._check_ttl = self.traits.check_ttl
         self._defaults = LockOptions(owner, None if ttl is None else self._check_ttl(ttl))

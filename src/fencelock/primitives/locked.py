@@ -24,6 +24,8 @@ Lease_contra = TypeVar("Lease_contra", contravariant=True)
 Self_contra = TypeVar("Self_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
+AsyncCallable = Callable[P, Coroutine[Any, Any, R]]
+
 
 class TakesLease(Protocol[Lease_contra, P, R_co]):
     """A function whose first parameter is the lease."""
@@ -58,15 +60,13 @@ class AsyncDecorator(Protocol):
     @overload
     def __call__(
         self, function: TakesLease[AsyncLease, P, Awaitable[R]]
-    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    ) -> AsyncCallable[P, R]: ...
     @overload
     def __call__(
         self, function: MethodTakesLease[S, AsyncLease, P, Awaitable[R]]
-    ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]: ...
+    ) -> AsyncCallable[Concatenate[S, P], R]: ...
     @overload
-    def __call__(
-        self, function: Callable[P, Awaitable[R]]
-    ) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> AsyncCallable[P, R]: ...
 
 
 def locked(template: str, make: Callable[[str], Lock]) -> Decorator:
@@ -90,7 +90,7 @@ def locked(template: str, make: Callable[[str], Lock]) -> Decorator:
 def async_locked(template: str, make: Callable[[str], AsyncLock]) -> AsyncDecorator:
     """Decorate a coroutine function so that it runs under the lock that `make` makes for its name."""
 
-    def decorate(function: Callable[..., Awaitable[R]]) -> Callable[..., Coroutine[Any, Any, R]]:
+    def decorate(function: Callable[..., Awaitable[R]]) -> AsyncCallable[..., R]:
         call = _Call(template, function)
         if not inspect.iscoroutinefunction(function):
             raise TypeError(f"{function.__qualname__} is not async: decorate it with a Client")

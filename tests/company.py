@@ -49,7 +49,7 @@ def readers(client: fencelock.Client, journal: Journal, name: str, folder: Path)
 
 def transact(client: fencelock.Client, journal: Journal, name: str, folder: Path) -> None:
     """Take two names in one order or the other, by the policy that the name ends with."""
-    policy = name.rpartition(":")[2]
+    policy: Any = name.rpartition(":")[2]
     names = [f"{name}:{letter}" for letter in "ab"]
     if os.getpid() % 2 and policy != "ordered":
         names.reverse()

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, ForwardRef
+from typing import Any, ForwardRef, is_typeddict
 
 import fencelock
-from fencelock import guards
+from fencelock import client, guards
 from fencelock.core.errors import FencelockError
 from fencelock.core.queue import TicketQueue
 from fencelock.core.ticket import Place, Share, Standing, Ticket
@@ -22,6 +22,7 @@ from fencelock.guards import etcd, http, objects, zookeeper
 from fencelock.io.contract import IO, Event
 from fencelock.primitives.lease import AsyncLost, Lost
 
+OPTIONS = {name: getattr(client, name) for name in client.__all__ if name.endswith("Options")}
 SNAPSHOT = Path(__file__).parent / "api.txt"
 FOR_ENGINES = (Engine, IO, Event, Url, Ticket, Standing, Place, Share, TicketQueue)
 GUARDS = {
@@ -44,6 +45,8 @@ def describe() -> str:
     parts = [
         ["# for users: import fencelock"],
         *(_describe(name, thing) for name, thing in sorted({**users, **reached}.items())),
+        ["# the options of clients, for annotations: from fencelock.client import …"],
+        *(_describe(name, thing) for name, thing in OPTIONS.items()),
         list(_error_tree()),
         ["# for users: from fencelock.guards import …"],
         *(_describe(name, thing) for name, thing in GUARDS.items()),
@@ -56,6 +59,12 @@ def describe() -> str:
 def _describe(name: str, thing: Any) -> list[str]:
     if not inspect.isclass(thing):
         return [_called(f"def {name}", thing)]
+    if is_typeddict(thing):
+        fields = inspect.get_annotations(thing).items()
+        return [
+            f"options {name}",
+            *(f"    {option}: {_plain(kind)!r}" for option, kind in fields),
+        ]
     if issubclass(thing, Enum):
         return [f"enum {name}", *(f"    {member.name} = {member.value!r}" for member in thing)]
     head = _called(f"class {name}", thing) if _made_by_users(thing) else f"class {name}"

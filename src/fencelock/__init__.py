@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fencelock.primitives.several import AsyncLeases, AsyncLockAll, Leases, LockAll
     from fencelock.primitives.transaction import AsyncTransaction, Transaction
 else:
-    # These are for annotations and isinstance(): a client imports what it makes when it makes one.
+    # For annotations and isinstance(). A client imports these when it makes the first one.
     _LATER = {
         **dict.fromkeys(("AsyncElection", "AsyncTerm", "Election", "Leader", "Term"), "election"),
         **dict.fromkeys(("AsyncLeases", "AsyncLockAll", "Leases", "LockAll"), "several"),

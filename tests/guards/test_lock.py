@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from fencelock import (
     AsyncClient,
     Client,
+    Lease,
     LeaseLost,
     LeaseState,
     StaleFence,
@@ -67,8 +68,8 @@ def test_the_fence_is_raised_before_the_body(client: Client, file: FencedFile) -
     tried.release()
 
     @client.locked("x", guard=file)
-    def work(*, lease: Any) -> int:
-        return int(lease.fence)
+    def work(lease: Lease) -> int:
+        return lease.fence
 
     assert work() == file.newest()
 

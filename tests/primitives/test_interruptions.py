@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 import fencelock
+from fencelock.client.options import PolicyName
 from tests.cutting_short import InterruptAt
 from tests.waiting import eventually
 
@@ -68,7 +69,7 @@ def test_interrupted_at_every_step(url: str, operation: Any, held: bool) -> None
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("policy", ["wait-die", "wound-wait", "detect", "timeout"])
-def test_a_transaction_that_waits_is_interrupted_at_every_step(policy: str) -> None:
+def test_a_transaction_that_waits_is_interrupted_at_every_step(policy: PolicyName) -> None:
     """Its policy has tickets of its own, for bells and signposts."""
     url = f"memory://{uuid4().hex}"
     with fencelock.Client(url) as other, fencelock.Client(url, ttl=2) as client:

@@ -10,6 +10,7 @@ from fencelock.io.simulated import START, SimulatedTask, World
 from fencelock.primitives.context import Context
 from fencelock.primitives.lease import AsyncLease
 from fencelock.primitives.lock import AsyncLock
+from fencelock.primitives.options import LockOptions
 from fencelock.torture.network import Action, FaultyEngine, Network, Server, _Reply
 from fencelock.torture.workers import SimulatedClient
 
@@ -84,15 +85,9 @@ class Stage:
         on_lost: Callable[[AsyncLease], Any] | None = None,
         name: str = NAME,
     ) -> AsyncLock:
-        return AsyncLock(
-            client.contexts,
-            name,
-            ttl=ttl,
-            timeout=timeout,
-            owner=Owner(client.io.name, 1, label),
-            reentrant=False,
-            on_lost=on_lost,
-        )
+        owner = Owner(client.io.name, client.context.pid, label)
+        options = LockOptions(owner, ttl=ttl, timeout=timeout, on_lost=on_lost)
+        return AsyncLock(client.contexts, name, options)
 
     def start(self, client: SimulatedClient, coroutine: Coroutine[Any, Any, Any]) -> SimulatedTask:
         return client.io.spawn(coroutine, "scene")

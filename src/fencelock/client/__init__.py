@@ -1,296 +1,331 @@
-"""The clients: what a program opens first."""
+"""The clients: a program opens one first, and gets its locks from it."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from fencelock.client.base import BaseClient, default_url
+from fencelock.client.options import (
+    AsyncHoldOptions,
+    AsyncOptions,
+    CommonOptions,
+    HoldOptions,
+    OnceOptions,
+    Options,
+    PolicyName,
+)
 from fencelock.core.function_kind import is_async
+from fencelock.core.names import check_name
 from fencelock.core.ticket import Inspection
-from fencelock.engines.contract import Guarantee
-from fencelock.io.blocking import BlockingIO, run
+from fencelock.io.blocking import BlockingIO, blocking
+from fencelock.io.contract import IO
 from fencelock.primitives.lease import AsyncLease, Lease
 from fencelock.primitives.lock import AsyncLock, Lock
+from fencelock.primitives.rwlock import ReadWriteLock
+from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
+# Most programs need locks only: the other primitives are imported when they are first used.
 if TYPE_CHECKING:
-    from fencelock.engines.routing import Routes
-    from fencelock.guards.stamp import AsyncBarrier, Barrier
     from fencelock.primitives.election import AsyncElection, Election
     from fencelock.primitives.locked import AsyncDecorator, Decorator
+    from fencelock.primitives.once import AsyncSchedule, Schedule, TakesLease
     from fencelock.primitives.several import AsyncLockAll, LockAll
     from fencelock.primitives.transaction import AsyncTransaction, Transaction
 
-__all__ = ["AsyncClient", "Client", "default_url"]
+__all__ = [
+    "AsyncClient",
+    "AsyncHoldOptions",
+    "AsyncOptions",
+    "Client",
+    "CommonOptions",
+    "HoldOptions",
+    "OnceOptions",
+    "Options",
+    "default_url",
+]
 
 T = TypeVar("T")
 
 DAY = 86_400.0
 
 
-class Client(BaseClient[Lease, Lock, "LockAll", "Transaction", "Election"]):
-    """Locks for blocking programs. Safe to share between threads; make a new one after a fork.
-
-    `url` chooses the engine; without one it is `FENCELOCK_URL` or a SQLite file in the user's state
-    folder. A dict, `{"order:*": url1, "*": url2}`, gives each name the engine of the first pattern that
-    matches it; several URLs for one pattern are chosen from by the name's hash. `ttl` is the default for
-    this client's locks, 30 seconds if not given. `label` says who you are in listings.
-    `purpose="correctness"` refuses engines that can't promise it; `traits.condition` says on what the
-    promise of the others rests.
-    """
-
-    _kind = Lock
-
-    @property
-    def _several(self) -> type[LockAll]:
-        from fencelock.primitives.several import LockAll
-
-        return LockAll
-
-    @property
-    def _transaction(self) -> type[Transaction]:
-        from fencelock.primitives.transaction import Transaction
-
-        return Transaction
-
-    @property
-    def _election(self) -> type[Election]:
-        from fencelock.primitives.election import Election
-
-        return Election
-
-    def __init__(
-        self,
-        url: str | Routes | None = None,
-        *,
-        ttl: float | None = None,
-        label: str = "",
-        purpose: Guarantee = "efficiency",
-    ) -> None:
-        super().__init__(url, BlockingIO, ttl, label, purpose)
-
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        label: str | None = None,
-        reentrant: bool = False,
-        on_lost: Callable[[Lease], Any] | None = None,
-        purpose: Guarantee | None = None,
-        guard: Barrier | None = None,
-    ) -> Lock:
-        """A lock on a name; nothing is sent yet. `ttl`: how long a lease lives unless renewed.
-        `timeout`: how long to wait in a `with`. `on_lost` is called with the lease when it is lost.
-        `guard` refuses older holders before you have the lease: what you then read stays true until you
-        write, or your write is refused."""
-        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard=guard)
-
-    def once(
-        self,
-        name: str,
-        work: Callable[..., T],
-        *,
-        keep: float = DAY,
-        errors: bool = False,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        label: str | None = None,
-        purpose: Guarantee | None = None,
-    ) -> T:
-        """Do some work once, and hand its result to everyone who asks within `keep` seconds from its
-        beginning. Results are kept as JSON; with `errors` a failure is kept too, for later callers to
-        get `RanBefore`. If it takes a `lease`, it gets one; `lease.abandoned` says that somebody has
-        begun it before and not come to the end."""
-        from fencelock.primitives.once import once
-
-        if is_async(work):
-            raise TypeError("a coroutine function needs an AsyncClient")
-        options = (ttl, timeout, label, False, None, purpose)
-        lock, task = self._once(name, work, keep, *options, errors=errors)
-        result: T = once(lock, task)
-        return result
-
-    def scheduled(
-        self,
-        name: str,
-        *,
-        at_most_every: float,
-        ttl: float | None = None,
-        label: str | None = None,
-        purpose: Guarantee | None = None,
-    ) -> Any:
-        """Decorate a job that many machines start at the same times: `@client.scheduled("report",
-        at_most_every=3600)`. It runs once per period, counted from its last beginning by the engine's
-        clock, and never twice at a time; other calls return None at once. A run that failed or died
-        does not count, so the next call runs it; a period without any call is not made up for."""
-        from fencelock.primitives.once import scheduled
-
-        options = (ttl, 0.0, label, False, None, purpose)
-        return scheduled(lambda job: self._once(name, job, at_most_every, *options, results=False))
-
-    def locked(self, name: str, **options: Any) -> Decorator:
-        """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
-
-        The name is filled in from the call's arguments; a `lease` parameter gets the lease.
-        """
-        from fencelock.primitives.locked import locked
-
-        self.lock("any name", **options)  # a misspelt option is noticed here
-        return locked(name, lambda filled: self.lock(filled, **options))
-
-    def inspect(self, name: str, *, limit: int = 100) -> Inspection:
-        """Who holds a name and who waits for it."""
-        return run(self._inspect(name, limit))
-
-    def names(self, pattern: str = "*") -> list[str]:
-        """The names that are held or waited for now, e.g. `names("order:*")`."""
-        return run(self._names(pattern))
-
-    def break_lock(self, name: str) -> bool:
-        """Take a lock from whoever holds it. Its holder learns at its next renewal, one of this very client
-        at once. Returns False if nobody held it."""
-        return run(self._break_lock(name))
-
-    def close(self) -> None:
-        """Release what is still held and close the connections."""
-        run(self._close())
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-class AsyncClient(
-    BaseClient[AsyncLease, AsyncLock, "AsyncLockAll", "AsyncTransaction", "AsyncElection"]
-):
+class AsyncClient(BaseClient):
     """Locks for asyncio programs. One per event loop; the first use binds it to the running loop.
 
-    The arguments are those of `Client`.
+    The arguments are those of `Client`, and so are the options of its methods. There are two differences.
+    `on_lost="cancel"` cancels the body of the `async with` when the lease is lost, and turns that
+    cancellation into `LeaseLost`. A `guard` must be one of the `Async…` guards.
     """
 
-    _kind = AsyncLock
-
-    @property
-    def _several(self) -> type[AsyncLockAll]:
-        from fencelock.primitives.several import AsyncLockAll
-
-        return AsyncLockAll
-
-    @property
-    def _transaction(self) -> type[AsyncTransaction]:
-        from fencelock.primitives.transaction import AsyncTransaction
-
-        return AsyncTransaction
-
-    @property
-    def _election(self) -> type[AsyncElection]:
-        from fencelock.primitives.election import AsyncElection
-
-        return AsyncElection
-
-    def __init__(
-        self,
-        url: str | Routes | None = None,
-        *,
-        ttl: float | None = None,
-        label: str = "",
-        purpose: Guarantee = "efficiency",
-    ) -> None:
+    @staticmethod
+    def _new_io() -> IO:
         from fencelock.io.asyncio import AsyncioIO  # asyncio takes long to import
 
-        super().__init__(url, AsyncioIO, ttl, label, purpose)
+        return AsyncioIO()
 
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        label: str | None = None,
-        reentrant: bool = False,
-        on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None = None,
-        purpose: Guarantee | None = None,
-        guard: AsyncBarrier | None = None,
+    def lock(self, name: str, **options: Unpack[AsyncOptions]) -> AsyncLock:
+        """A lock on a name; nothing is sent yet. The options are those of `Client.lock`, and
+        `on_lost="cancel"`: cancel the body of the `async with` when the lease is lost."""
+        made = self._options(AsyncOptions, options) if options else self._defaults
+        return AsyncLock(self._contexts, check_name(name), made)
+
+    def rwlock(self, name: str, **options: Unpack[AsyncOptions]) -> ReadWriteLock[AsyncLock]:
+        """A read-write lock: as `Client.rwlock`."""
+        return self._rwlock(AsyncLock, name, self._options(AsyncOptions, options))
+
+    def semaphore(
+        self, name: str, permits: int, *, weight: int = 1, **options: Unpack[AsyncHoldOptions]
     ) -> AsyncLock:
-        """A lock on a name; nothing is sent yet. `on_lost="cancel"` cancels the `async with` body
-        when the lease is lost, and turns that cancellation into `LeaseLost`."""
-        return self._lock(name, ttl, timeout, label, reentrant, on_lost, purpose, guard=guard)
+        """A lock that several callers hold together: as `Client.semaphore`."""
+        made = self._options(AsyncHoldOptions, options)
+        return self._semaphore(AsyncLock, name, permits, weight, made)
 
+    def lock_all(self, names: Iterable[str], **options: Unpack[AsyncHoldOptions]) -> AsyncLockAll:
+        """Several locks at once, all or nothing: as `Client.lock_all`."""
+        from fencelock.primitives.several import AsyncLockAll
+
+        made = self._options(AsyncHoldOptions, options)
+        return AsyncLockAll(self._each(AsyncLock, names, made), made.timeout)
+
+    def transaction(
+        self,
+        policy: PolicyName = "wait-die",
+        *,
+        timeout: float | None = None,
+        attempts: int = 100,
+        patience: float = 0.5,
+        **options: Unpack[CommonOptions],
+    ) -> AsyncTransaction:
+        """Several locks, taken one after the other without deadlock: as `Client.transaction`."""
+        from fencelock.primitives.transaction import AsyncTransaction
+
+        return AsyncTransaction(
+            self._contexts,
+            self._with_data(AsyncLock, self._options(CommonOptions, options)),
+            policy=policy,
+            timeout=timeout,
+            attempts=attempts,
+            patience=patience,
+        )
+
+    def election(
+        self, name: str, value: str = "", **options: Unpack[AsyncHoldOptions]
+    ) -> AsyncElection:
+        """A candidate for the leadership of a name: as `Client.election`."""
+        from fencelock.primitives.election import AsyncElection
+
+        make = self._with_data(AsyncLock, self._options(AsyncHoldOptions, options))
+        return AsyncElection(partial(make, name), value)
+
+    # Two overloads and not a union, with which mypy can't infer the type of a lambda.
+    @overload
+    async def once(
+        self, name: str, work: Callable[[], Awaitable[T]], **options: Unpack[OnceOptions]
+    ) -> T: ...
+    @overload
     async def once(
         self,
         name: str,
-        work: Callable[..., Awaitable[T]],
-        *,
-        keep: float = DAY,
-        errors: bool = False,
-        ttl: float | None = None,
-        timeout: float | None = None,
-        label: str | None = None,
-        purpose: Guarantee | None = None,
+        work: TakesLease[AsyncLease, Awaitable[T]],
+        **options: Unpack[OnceOptions],
+    ) -> T: ...
+    async def once(
+        self, name: str, work: Callable[..., Awaitable[T]], **options: Unpack[OnceOptions]
     ) -> T:
-        """Do some work once, and hand its result to everyone who asks within `keep` seconds from its
-        beginning. Results are kept as JSON; with `errors` a failure is kept too, for later callers to
-        get `RanBefore`. If it takes a `lease`, it gets one; `lease.abandoned` says that somebody has
-        begun it before and not come to the end."""
+        """Do some work once and return its result to all callers: as `Client.once`."""
         from fencelock.primitives.once import async_once
 
         if not is_async(work):
             raise TypeError("this is for coroutine functions: use a Client")
-        options = (ttl, timeout, label, False, None, purpose)
-        lock, task = self._once(name, work, keep, *options, errors=errors)
-        result: T = await async_once(lock, task)
-        return result
+        lock = AsyncLock(self._contexts, check_name(name), self._options(OnceOptions, options))
+        keep, errors = options.get("keep", DAY), options.get("errors", False)
+        return await async_once(lock, work, keep=keep, errors=errors)
 
     def scheduled(
-        self,
-        name: str,
-        *,
-        at_most_every: float,
-        ttl: float | None = None,
-        label: str | None = None,
-        purpose: Guarantee | None = None,
-    ) -> Any:
-        """Decorate a job that many machines start at the same times: `@client.scheduled("report",
-        at_most_every=3600)`. It runs once per period, counted from its last beginning by the engine's
-        clock, and never twice at a time; other calls return None at once. A run that failed or died
-        does not count, so the next call runs it; a period without any call is not made up for."""
+        self, name: str, *, at_most_every: float, **options: Unpack[CommonOptions]
+    ) -> AsyncSchedule:
+        """Decorate a job that many machines start at the same times: as `Client.scheduled`."""
         from fencelock.primitives.once import async_scheduled
 
-        options = (ttl, 0.0, label, False, None, purpose)
-        return async_scheduled(
-            lambda job: self._once(name, job, at_most_every, *options, results=False)
-        )
+        made = self._options(CommonOptions, options)
+        return async_scheduled(AsyncLock(self._contexts, check_name(name), made), at_most_every)
 
-    def locked(self, name: str, **options: Any) -> AsyncDecorator:
-        """Decorate a coroutine function to run under a lock: `@client.locked("report:{day}")`."""
+    def locked(self, name: str, **options: Unpack[AsyncOptions]) -> AsyncDecorator:
+        """Decorate a coroutine function to run under a lock: as `Client.locked`."""
         from fencelock.primitives.locked import async_locked
 
-        self.lock("any name", **options)  # a misspelt option is noticed here
+        self.lock("any name", **options)  # a wrong option is refused here
         return async_locked(name, lambda filled: self.lock(filled, **options))
 
-    async def inspect(self, name: str, *, limit: int = 100) -> Inspection:
-        """Who holds a name and who waits for it."""
-        return await self._inspect(name, limit)
+    async def inspect(self: BaseClient, name: str, *, limit: int = 100) -> Inspection:
+        """Who holds a name and who waits for it. `limit` is how many waiters are listed."""
+        if type(limit) is not int or limit < 0:
+            raise ValueError(f"limit must be a whole number, zero or more, not {limit!r}")
+        return await self._context.engine.inspect(
+            check_name(name), limit=limit, timeout=REQUEST_TIMEOUT
+        )
 
-    async def names(self, pattern: str = "*") -> list[str]:
+    async def names(self: BaseClient, pattern: str = "*") -> list[str]:
         """The names that are held or waited for now, e.g. `names("order:*")`."""
-        return await self._names(pattern)
+        if not isinstance(pattern, str):
+            raise TypeError(f"a pattern must be a str, not {type(pattern).__name__}")
+        return await self._context.engine.names(pattern, timeout=REQUEST_TIMEOUT)
 
-    async def break_lock(self, name: str) -> bool:
-        """Take a lock from whoever holds it. Its holder learns at its next renewal, one of this very client
-        at once. Returns False if nobody held it."""
-        return await self._break_lock(name)
+    async def break_lock(self: BaseClient, name: str) -> bool:
+        """Take a lock from its holder. A holder of this client learns it at once, any other holder at its
+        next renewal. Returns False if nobody held it."""
+        context = self._context
+        broken = await context.engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
+        if broken:
+            await context.notice_eviction(name)
+        return broken
 
-    async def close(self) -> None:
+    async def close(self: BaseClient) -> None:
         """Release what is still held and close the connections."""
-        await self._close()
+        await self._context.close()
 
     async def __aenter__(self) -> AsyncClient:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+
+class Client(BaseClient):
+    """Locks for blocking programs. Safe to share between threads; make a new one after a fork.
+
+    `url` chooses the engine; without one it is `FENCELOCK_URL` or a SQLite file in the user's state
+    folder. A dict, `{"order:*": url1, "*": url2}`, gives each name the engine of the first pattern that
+    matches it; several URLs for one pattern share the names by hash. `ttl` is the default for this client's
+    locks, 30 seconds if not given. `label` says in listings who you are. `purpose="correctness"` refuses
+    engines that can't promise it; `traits.condition` says what the promise of the others depends on.
+    """
+
+    _new_io = BlockingIO
+
+    def lock(self, name: str, **options: Unpack[Options]) -> Lock:
+        """A lock on a name; nothing is sent yet. The options:
+
+        `ttl`: how many seconds a lease lives unless it is renewed. The default is the client's.
+        `timeout`: how many seconds a `with` waits. None, the default, waits for ever; 0 does not wait.
+        `label`: says in listings who holds it or waits for it. The default is the client's.
+        `reentrant`: True lets a thread that holds the lock take it again.
+        `on_lost`: a function that is called with the lease when that is lost.
+        `purpose`: "correctness" refuses an engine that can't promise it. The default is the client's.
+        `guard`: refuses older holders before you have the lease. What you then read stays true until you
+        write, or your write is refused.
+        """
+        made = self._options(Options, options) if options else self._defaults
+        return Lock(self._contexts, check_name(name), made)
+
+    def rwlock(self, name: str, **options: Unpack[Options]) -> ReadWriteLock[Lock]:
+        """A read-write lock: `rwlock(name).read()` and `.write()` are locks with these options.
+        The options are those of `lock`; the guard is for writers only."""
+        return self._rwlock(Lock, name, self._options(Options, options))
+
+    def semaphore(
+        self, name: str, permits: int, *, weight: int = 1, **options: Unpack[HoldOptions]
+    ) -> Lock:
+        """A lock that several callers hold together, up to the number of permits. Each lease takes
+        `weight` permits. The options are `ttl`, `timeout`, `label`, `on_lost`, `purpose`, as for `lock`."""
+        made = self._options(HoldOptions, options)
+        return self._semaphore(Lock, name, permits, weight, made)
+
+    def lock_all(self, names: Iterable[str], **options: Unpack[HoldOptions]) -> LockAll:
+        """Several locks at once, all or nothing. All callers take them in the same order. `timeout` is for
+        all of them together. The other options are `ttl`, `label`, `on_lost` and `purpose`, as for `lock`."""
+        from fencelock.primitives.several import LockAll
+
+        made = self._options(HoldOptions, options)
+        return LockAll(self._each(Lock, names, made), made.timeout)
+
+    def transaction(
+        self,
+        policy: PolicyName = "wait-die",
+        *,
+        timeout: float | None = None,
+        attempts: int = 100,
+        patience: float = 0.5,
+        **options: Unpack[CommonOptions],
+    ) -> Transaction:
+        """Several locks, taken one after the other without deadlock. A transaction that would wait in a
+        circle gives way with `DeadlockVictim`, and `run()` tries it again, up to `attempts` times.
+
+        `policy` is "wait-die", "wound-wait", "timeout", "ordered" or "detect". `timeout` limits all waiting
+        together. `patience` is for the policy "timeout": how long to wait for one lock, at first.
+        The other options are `ttl`, `label` and `purpose`, as for `lock`.
+        """
+        from fencelock.primitives.transaction import Transaction
+
+        return Transaction(
+            self._contexts,
+            self._with_data(Lock, self._options(CommonOptions, options)),
+            policy=policy,
+            timeout=timeout,
+            attempts=attempts,
+            patience=patience,
+        )
+
+    def election(self, name: str, value: str = "", **options: Unpack[HoldOptions]) -> Election:
+        """A candidate for the leadership of a name. `value` is what it tells the others, such as its
+        address. The options are `ttl`, `timeout`, `label`, `on_lost` and `purpose`, as for `lock`."""
+        from fencelock.primitives.election import Election
+
+        make = self._with_data(Lock, self._options(HoldOptions, options))
+        return Election(partial(make, name), value)
+
+    @overload
+    def once(self, name: str, work: Callable[[], T], **options: Unpack[OnceOptions]) -> T: ...
+    @overload
+    def once(self, name: str, work: TakesLease[Lease, T], **options: Unpack[OnceOptions]) -> T: ...
+    def once(self, name: str, work: Callable[..., T], **options: Unpack[OnceOptions]) -> T:
+        """Do some work once, and return its result to every caller within `keep` seconds from its
+        beginning, a day if not given. Results are kept as JSON. With `errors=True` a failure is kept too,
+        and later callers get `RanBefore`. If the work takes a `lease`, it gets one; `lease.abandoned` says
+        that an earlier run began and did not end. A caller waits up to `timeout` while another does the
+        work. The other options are `ttl`, `label` and `purpose`, as for `lock`."""
+        from fencelock.primitives.once import once
+
+        if is_async(work):
+            raise TypeError("a coroutine function needs an AsyncClient")
+        lock = Lock(self._contexts, check_name(name), self._options(OnceOptions, options))
+        keep, errors = options.get("keep", DAY), options.get("errors", False)
+        return once(lock, work, keep=keep, errors=errors)
+
+    def scheduled(
+        self, name: str, *, at_most_every: float, **options: Unpack[CommonOptions]
+    ) -> Schedule:
+        """Decorate a job that many machines start at the same times: `@client.scheduled("report",
+        at_most_every=3600)`. The job takes no arguments, or a `lease`. It runs once per period and never
+        twice at a time; other calls return None at once. The period counts from the beginning of the last
+        run, by the engine's clock. A run that failed or died does not count: the next call runs the job.
+        A period without any call is not made up for."""
+        from fencelock.primitives.once import scheduled
+
+        made = self._options(CommonOptions, options)
+        return scheduled(Lock(self._contexts, check_name(name), made), at_most_every)
+
+    def locked(self, name: str, **options: Unpack[Options]) -> Decorator:
+        """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.
+
+        The call's arguments fill in the name. A parameter called `lease` gets the lease, and callers leave
+        it out. Make it the first one (after `self`), so that type checkers know it: they can't leave out
+        any other. The options are those of `lock`.
+        """
+        from fencelock.primitives.locked import locked
+
+        self.lock("any name", **options)  # a wrong option is refused here
+        return locked(name, lambda filled: self.lock(filled, **options))
+
+    inspect = blocking(AsyncClient.inspect)
+    names = blocking(AsyncClient.names)
+    break_lock = blocking(AsyncClient.break_lock)
+    close = blocking(AsyncClient.close)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

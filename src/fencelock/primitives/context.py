@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fencelock.core.errors import FencelockError
+from fencelock.core.errors import EngineError, FencelockError
 from fencelock.core.ticket import Owner
 from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event
@@ -167,6 +167,27 @@ class Context:
         accident = not claim.quiet and reason not in (CLOSED, PROGRAM_ENDED)
         level = logging.WARNING if accident else logging.DEBUG
         log.log(level, "lease on %r was lost: %s", claim.ticket.name, reason)
+
+    async def notice_eviction(self, name: str) -> None:
+        """The holders of a name were evicted. If one of them was ours, tell it now."""
+        ours = [claim for claim in self.every() if claim.ticket.name == name and claim.was_held]
+        if not ours:
+            return
+        if self.io.blocking:
+            await self._look_again(ours)
+        else:  # in a task of its own: the loss may cancel the caller's task
+            await self.io.spawn(self._look_again(ours), "fencelock-loss").join()
+
+    async def _look_again(self, claims: list[Claim]) -> None:
+        sent, tickets = self.io.now(), [claim.ticket for claim in claims]
+        try:
+            standings = await self.engine.renew(tickets, timeout=REQUEST_TIMEOUT)
+        except EngineError:
+            return  # then the next renewal tells
+        for claim, standing in zip(claims, standings, strict=True):
+            reason = None if standing is None else claim.answered(standing, sent, self.io.now())
+            if reason is not None:
+                self.lose(claim, reason)
 
     # --- ending quietly: no event, no callback
 

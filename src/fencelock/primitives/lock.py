@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import weakref
-from collections.abc import Callable
 from functools import partial
 from os import urandom
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from fencelock.core.durations import check_timeout
 from fencelock.core.errors import EngineError, LockTimeout, StaleFence, Unsupported, WouldDeadlock
 from fencelock.core.function_kind import is_async
-from fencelock.core.ticket import ALONE, READING, Owner, Share, Ticket
+from fencelock.core.ticket import ALONE, READING, Share, Ticket
 from fencelock.io.blocking import run
 from fencelock.primitives.blocks import (
     DEFAULT,
@@ -29,11 +28,9 @@ from fencelock.primitives.claim import WITHDRAWN, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
+from fencelock.primitives.options import LockOptions
 from fencelock.primitives.permits import compare_permits, disagreement
 from fencelock.primitives.waiting import MIN_TIMEOUT, obtain
-
-if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
-    from fencelock.guards.stamp import AsyncBarrier, Barrier
 
 log = logging.getLogger("fencelock")
 
@@ -50,15 +47,12 @@ class BaseLock(Blocks[L]):
         self,
         contexts: Contexts,
         name: str,
-        ttl: float | None,
-        timeout: float | None,
-        owner: Owner,
-        reentrant: bool,
-        on_lost: Callable[[L], Any] | Literal["cancel"] | None,
-        guard: Barrier | AsyncBarrier | None = None,
+        options: LockOptions,
         share: Share = ALONE,
+        data: str = "",
     ) -> None:
         super().__init__(contexts)
+        owner, ttl, timeout, reentrant, on_lost, guard = options
         self._timeout = math.inf if timeout is None else check_timeout(timeout)
         if on_lost is not None:
             self._check_on_lost(on_lost)
@@ -71,7 +65,7 @@ class BaseLock(Blocks[L]):
         self._guard: Any = guard
         self._flexible = ttl is None
         self._ttl = contexts.default_ttl if ttl is None else ttl
-        self._owner = owner
+        self._owner = owner._replace(data=data) if data else owner
         self._reentrant = reentrant
         self._on_lost = on_lost
         # It has no reference to this object, which must end with its last user: see `Blocks.__del__`.

@@ -1,28 +1,72 @@
-"""The decorator: hold a lock while a function runs, its name filled in from the call's arguments."""
+"""The decorator: hold a lock while a function runs. The call's arguments fill in the lock's name.
+
+A function that wants the lease has a parameter called `lease`. Callers leave it out. As the first parameter
+(in a method: the first after `self`) type checkers leave it out, too, and keep all others. No type can leave
+out any other parameter of a function, so there a checker still asks callers for the lease.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
 from string import Formatter
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
+from fencelock.primitives.lease import AsyncLease, Lease
 from fencelock.primitives.lock import AsyncLock, Lock
 
+P = ParamSpec("P")
+S = TypeVar("S")
 R = TypeVar("R")
+Lease_contra = TypeVar("Lease_contra", contravariant=True)
+Self_contra = TypeVar("Self_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+AsyncCallable = Callable[P, Coroutine[Any, Any, R]]
+
+
+class TakesLease(Protocol[Lease_contra, P, R_co]):
+    """A function whose first parameter is the lease."""
+
+    def __call__(self, lease: Lease_contra, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class MethodTakesLease(Protocol[Self_contra, Lease_contra, P, R_co]):
+    """A method whose first parameter after `self` is the lease."""
+
+    def __call__(
+        self, this: Self_contra, /, lease: Lease_contra, *args: P.args, **kwargs: P.kwargs
+    ) -> R_co: ...
 
 
 class Decorator(Protocol):
-    """Keeps what a function returns, but not what it takes: callers leave out its `lease`."""
+    """Keeps the signature of a function, but for its `lease`."""
 
-    def __call__(self, function: Callable[..., R]) -> Callable[..., R]: ...
+    @overload
+    def __call__(self, function: TakesLease[Lease, P, R]) -> Callable[P, R]: ...
+    @overload
+    def __call__(
+        self, function: MethodTakesLease[S, Lease, P, R]
+    ) -> Callable[Concatenate[S, P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]: ...
 
 
 class AsyncDecorator(Protocol):
     """The same for a coroutine function."""
 
-    def __call__(self, function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]: ...
+    @overload
+    def __call__(
+        self, function: TakesLease[AsyncLease, P, Awaitable[R]]
+    ) -> AsyncCallable[P, R]: ...
+    @overload
+    def __call__(
+        self, function: MethodTakesLease[S, AsyncLease, P, Awaitable[R]]
+    ) -> AsyncCallable[Concatenate[S, P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> AsyncCallable[P, R]: ...
 
 
 def locked(template: str, make: Callable[[str], Lock]) -> Decorator:
@@ -33,12 +77,12 @@ def locked(template: str, make: Callable[[str], Lock]) -> Decorator:
             raise TypeError(f"{function.__qualname__} is async: decorate it with an AsyncClient")
         call = _Call(template, function)
 
-        @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> R:
             with make(call.name(args, kwargs)) as lease:
-                return function(*args, **call.passing(kwargs, lease))
+                args, kwargs = call.add_lease(args, kwargs, lease)
+                return function(*args, **kwargs)
 
-        return wrapper
+        return call.describe(wrapper)
 
     return decorate
 
@@ -46,23 +90,23 @@ def locked(template: str, make: Callable[[str], Lock]) -> Decorator:
 def async_locked(template: str, make: Callable[[str], AsyncLock]) -> AsyncDecorator:
     """Decorate a coroutine function so that it runs under the lock that `make` makes for its name."""
 
-    def decorate(function: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
+    def decorate(function: Callable[..., Awaitable[R]]) -> AsyncCallable[..., R]:
         call = _Call(template, function)
         if not inspect.iscoroutinefunction(function):
             raise TypeError(f"{function.__qualname__} is not async: decorate it with a Client")
 
-        @functools.wraps(function)
         async def wrapper(*args: Any, **kwargs: Any) -> R:
             async with make(call.name(args, kwargs)) as lease:
-                return await function(*args, **call.passing(kwargs, lease))
+                args, kwargs = call.add_lease(args, kwargs, lease)
+                return await function(*args, **kwargs)
 
-        return wrapper
+        return call.describe(wrapper)
 
     return decorate
 
 
 class _Call:
-    """How a function's arguments become a lock's name, and how it gets its lease."""
+    """How a call's arguments become the lock's name, and where the function takes its lease."""
 
     def __init__(self, template: str, function: Callable[..., Any]) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -71,8 +115,16 @@ class _Call:
                 "take the lock inside it, with `with`"
             )
         self._template = template
-        self._signature = inspect.signature(function)
-        self._wants_lease = "lease" in self._signature.parameters
+        self._function = function
+        signature = inspect.signature(function)
+        taken = signature.parameters.get("lease")
+        self._wants_lease = taken is not None
+        self._lease_at = sys.maxsize  # by keyword
+        if taken is not None and taken.kind is not taken.KEYWORD_ONLY:
+            self._lease_at = list(signature.parameters).index("lease")
+        others = [each for each in signature.parameters.values() if each.name != "lease"]
+        self._signature = signature.replace(parameters=others)
+        """As callers see it: without the lease."""
         self._check()
 
     def _check(self) -> None:
@@ -86,10 +138,22 @@ class _Call:
                 )
 
     def name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        given = {**kwargs, "lease": None} if self._wants_lease else kwargs
-        bound = self._signature.bind(*args, **given)
+        bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self._template.format_map(bound.arguments)
 
-    def passing(self, kwargs: dict[str, Any], lease: object) -> dict[str, Any]:
-        return {**kwargs, "lease": lease} if self._wants_lease else kwargs
+    def add_lease(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], lease: object
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if not self._wants_lease:
+            return args, kwargs
+        at = self._lease_at
+        if at > len(args):
+            return args, {**kwargs, "lease": lease}
+        return (*args[:at], lease, *args[at:]), kwargs
+
+    def describe(self, wrapper: Callable[P, R]) -> Callable[P, R]:
+        """Give the wrapper the function's name, docstring and signature, without the lease."""
+        functools.update_wrapper(wrapper, self._function)
+        vars(wrapper)["__signature__"] = self._signature
+        return wrapper

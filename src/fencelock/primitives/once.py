@@ -1,31 +1,60 @@
-"""Run once: the first caller does the work under a lock, and what comes of it is kept for all others."""
+"""Run once: the first caller does the work under a lock, and its result is kept for all other callers."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar, overload
 
 from fencelock.core.durations import check_keep
 from fencelock.core.errors import FencelockError, LeaseLost, RanBefore, Unsupported
 from fencelock.io.blocking import run
 from fencelock.primitives.blocks import Undo, undo_all
-from fencelock.primitives.lease import AsyncLease, BaseLease
+from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
 from fencelock.primitives.lock import AsyncLock, BaseLock, Lock
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Lease_contra = TypeVar("Lease_contra", contravariant=True)
 
 NO_NOTES = (
-    "this engine can't note down what came of a run. Use sqlite://, redis://, etcd://, zookeeper://, "
+    "this engine can't keep the result of a run. Use sqlite://, redis://, etcd://, zookeeper://, "
     "postgresql:// or mysql://"
 )
 
 
+class TakesLease(Protocol[Lease_contra, T_co]):
+    """Work that gets the lease under which it runs."""
+
+    def __call__(self, *, lease: Lease_contra) -> T_co: ...
+
+
+AsyncJob = Callable[[], Coroutine[Any, Any, T | None]]
+
+
+class Schedule(Protocol):
+    """Decorates a job. A call returns None if the job is not due."""
+
+    @overload
+    def __call__(self, job: Callable[[], T]) -> Callable[[], T | None]: ...
+    @overload
+    def __call__(self, job: TakesLease[Lease, T]) -> Callable[[], T | None]: ...
+
+
+class AsyncSchedule(Protocol):
+    """The same for a coroutine function."""
+
+    @overload
+    def __call__(self, job: Callable[[], Awaitable[T]]) -> AsyncJob[T]: ...
+    @overload
+    def __call__(self, job: TakesLease[AsyncLease, Awaitable[T]]) -> AsyncJob[T]: ...
+
+
 class Once:
-    """One piece of work that is to be done once, and where its outcome is noted down."""
+    """Work to do once, and the note that says what came of it."""
 
     def __init__(
         self,
@@ -39,7 +68,7 @@ class Once:
         if not lock._contexts.traits.supports_notes:
             raise Unsupported(NO_NOTES, name=lock.name)
         if not callable(work):
-            raise TypeError(f"what is to run once must be a function, not {work!r}")
+            raise TypeError(f"the work to run once must be a function, not {work!r}")
         self._lock = lock
         self._work = work
         self._wants_lease = "lease" in inspect.signature(work).parameters
@@ -48,12 +77,12 @@ class Once:
         self._errors = errors
 
     async def known(self) -> str | None:
-        """What was noted down, if it was done before."""
+        """The note, if the work was done before."""
         engine = self._lock._contexts.here().engine
         return await engine.recall(self._lock.name, timeout=REQUEST_TIMEOUT)
 
     async def perform(self, lease: BaseLease) -> Any:
-        """Do it, and note down what came of it. The time for which that is kept counts from now."""
+        """Do the work and write the note. `keep` counts from the beginning of the work."""
         began = lease._context.io.now()
         try:
             result = self._work(lease=lease) if self._wants_lease else self._work()
@@ -66,7 +95,7 @@ class Once:
         try:
             await self._note({"result": result if self._results else None}, lease, began)
         except TypeError as error:
-            # It was done all the same, and must not be done again.
+            # The work was done all the same, and must not be done again.
             await self._note({"unfit": type(result).__name__}, lease, began)
             raise _unfit(self._lock.name, type(result).__name__) from error
         return result
@@ -76,37 +105,36 @@ class Once:
         try:
             await self._note({"error": f"{kind}: {error}" if str(error) else kind}, lease, began)
         except FencelockError as failure:  # the work's own error says more
-            error.add_note(f"Besides, that could not be noted down: {failure}")
+            error.add_note(f"Besides, the failure could not be kept: {failure}")
 
     async def done(self, lease: BaseLease, began: float) -> None:
-        """Note down that it was done, by somebody else than `perform`."""
+        """Write the note after the caller has done the work itself, without `perform`."""
         await self._note({"result": None}, lease, began)
 
     async def _note(self, outcome: dict[str, Any], lease: BaseLease, began: float) -> None:
         text = json.dumps(outcome)
-        # Not less than nothing: the work may have taken longer than it is to be remembered.
-        context = lease._context
+        # Above zero: the work may have taken longer than its result is kept.
+        context, ticket = lease._context, lease._claim.ticket
         keep = max(0.001, self._keep - (context.io.now() - began))
-        ticket = lease._claim.ticket
         lease.check()
         if not await context.engine.remember(ticket, text, keep=keep, timeout=REQUEST_TIMEOUT):
             raise LeaseLost(
-                f"{lease.name!r} was done, but the lease was lost before that could be noted down: it "
-                "may be done again. Let your storage check the fence",
+                f"{lease.name!r} was done, but the lease was lost before the result could be kept: the "
+                "work may be done again. Let your storage check the fence",
                 name=lease.name,
-                reason="its outcome could not be noted down",
+                reason="its result could not be kept",
             )
 
     def outcome(self, text: str) -> Any:
-        """The result that was noted down; raises if it was an error."""
-        noted = json.loads(text)
-        if "error" in noted:
+        """The result that a note holds. Raises if the note is about an error."""
+        note = json.loads(text)
+        if "error" in note:
             raise RanBefore(
-                f"{self._lock.name!r} ran before and failed: {noted['error']}", name=self._lock.name
+                f"{self._lock.name!r} ran before and failed: {note['error']}", name=self._lock.name
             )
-        if "unfit" in noted:
-            raise _unfit(self._lock.name, noted["unfit"])
-        return noted["result"]
+        if "unfit" in note:
+            raise _unfit(self._lock.name, note["unfit"])
+        return note["result"]
 
 
 def _unfit(name: str, kind: str) -> TypeError:
@@ -115,39 +143,47 @@ def _unfit(name: str, kind: str) -> TypeError:
     )
 
 
-def once(lock: Lock, work: Once) -> Any:
-    """Do it, or have what came of it when it was done before. Waits for one who is doing it."""
-    known = run(work.known())
-    if known is None:
+def once(lock: Lock, work: Callable[..., T], *, keep: float, errors: bool) -> T:
+    """Do the work, or return the result of an earlier run. Waits while another caller does the work."""
+    task = Once(lock, work, keep=keep, errors=errors)
+    note = run(task.known())
+    if note is None:
         with lock as lease:
-            known = run(work.known())  # somebody may have done it in the meantime
-            if known is None:
-                return run(work.perform(lease))
-    return work.outcome(known)
+            note = run(task.known())  # the work may have been done in the meantime
+            if note is None:
+                result: T = run(task.perform(lease))
+                return result
+    kept: T = task.outcome(note)
+    return kept
 
 
-async def async_once(lock: AsyncLock, work: Once) -> Any:
+async def async_once(
+    lock: AsyncLock, work: Callable[..., Awaitable[T]], *, keep: float, errors: bool
+) -> T:
     """The same for asyncio."""
-    known = await work.known()
-    if known is None:
+    task = Once(lock, work, keep=keep, errors=errors)
+    note = await task.known()
+    if note is None:
         async with lock as lease:
-            known = await work.known()
-            if known is None:
-                return await work.perform(lease)
-    return work.outcome(known)
+            note = await task.known()
+            if note is None:
+                result: T = await task.perform(lease)
+                return result
+    kept: T = task.outcome(note)
+    return kept
 
 
-def scheduled(make: Callable[[Callable[..., Any]], tuple[Lock, Once]]) -> Any:
+def scheduled(lock: Lock, period: float) -> Schedule:
     """Decorate a function so that it runs once per period, however many call it."""
 
-    def decorate(function: Callable[[], T]) -> Callable[[], T | None]:
-        if inspect.iscoroutinefunction(function):
-            raise TypeError(f"{function.__qualname__} is async: decorate it with an AsyncClient")
-        lock, work = make(function)
+    def decorate(job: Callable[..., T]) -> Callable[[], T | None]:
+        if inspect.iscoroutinefunction(job):
+            raise TypeError(f"{job.__qualname__} is async: decorate it with an AsyncClient")
+        task = Once(lock, job, keep=period, results=False)
 
-        @functools.wraps(function)
+        @functools.wraps(job)
         def wrapper() -> T | None:
-            if run(work.known()) is not None:
+            if run(task.known()) is not None:
                 return None
             undo: list[Undo] = []
             try:
@@ -155,9 +191,9 @@ def scheduled(make: Callable[[Callable[..., Any]], tuple[Lock, Once]]) -> Any:
                 if lease is None:
                     return None
                 with lease:
-                    if run(work.known()) is not None:
+                    if run(task.known()) is not None:
                         return None
-                    result: T = run(work.perform(lease))
+                    result: T = run(task.perform(lease))
                     return result
             except BaseException:  # also an interruption between taking the lock and the `with`
                 undo_all(undo)
@@ -168,25 +204,25 @@ def scheduled(make: Callable[[Callable[..., Any]], tuple[Lock, Once]]) -> Any:
     return decorate
 
 
-def async_scheduled(make: Callable[[Callable[..., Any]], tuple[AsyncLock, Once]]) -> Any:
+def async_scheduled(lock: AsyncLock, period: float) -> AsyncSchedule:
     """The same for asyncio."""
 
-    def decorate(function: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T | None]]:
-        if not inspect.iscoroutinefunction(function):
-            raise TypeError(f"{function.__qualname__} is not async: decorate it with a Client")
-        lock, work = make(function)
+    def decorate(job: Callable[..., Awaitable[T]]) -> AsyncJob[T]:
+        if not inspect.iscoroutinefunction(job):
+            raise TypeError(f"{job.__qualname__} is not async: decorate it with a Client")
+        task = Once(lock, job, keep=period, results=False)
 
-        @functools.wraps(function)
+        @functools.wraps(job)
         async def wrapper() -> T | None:
-            if await work.known() is not None:
+            if await task.known() is not None:
                 return None
             lease: AsyncLease | None = await lock.try_acquire()
             if lease is None:
                 return None
             async with lease:
-                if await work.known() is not None:
+                if await task.known() is not None:
                     return None
-                result: T = await work.perform(lease)
+                result: T = await task.perform(lease)
                 return result
 
         return wrapper

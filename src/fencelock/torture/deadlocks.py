@@ -18,6 +18,7 @@ from fencelock.io.simulated import START, SimulatedIO, SimulatedTask, World
 from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lock import AsyncLock
+from fencelock.primitives.options import LockOptions
 from fencelock.primitives.transaction import AsyncTransaction
 from fencelock.torture.network import Faults, FaultyEngine, Network, Server
 
@@ -92,9 +93,7 @@ class Deadlocks:
 
         def make(name: str, data: str) -> AsyncLock:
             owner = Owner(io.name, number, f"t{number}", data)
-            return AsyncLock(
-                contexts, name, ttl=TTL, timeout=None, owner=owner, reentrant=False, on_lost=None
-            )
+            return AsyncLock(contexts, name, LockOptions(owner, TTL))
 
         transaction = AsyncTransaction(
             contexts, make, policy=self.policy, timeout=None, attempts=100_000, patience=0.05

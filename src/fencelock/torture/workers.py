@@ -17,6 +17,7 @@ from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lease import AsyncLease
 from fencelock.primitives.lock import AsyncLock
+from fencelock.primitives.options import LockOptions
 from fencelock.torture.history import Attempt, Grant, History
 from fencelock.torture.network import FaultyEngine
 from fencelock.torture.storage import GuardedCounters
@@ -108,15 +109,14 @@ class Worker:
         def on_lost(lease: AsyncLease) -> None:
             self.history.lost(grants[0] if grants else None, lease)
 
-        lock = AsyncLock(
-            self.client.contexts,
-            attempt.name,
+        options = LockOptions(
+            owner=Owner(self.io.name, self.client.context.pid, attempt.label),
             ttl=attempt.ttl,
             timeout=timeout,
-            owner=Owner(self.io.name, self.number, attempt.label),
             reentrant=random.random() < 0.2,
             on_lost=on_lost,
         )
+        lock = AsyncLock(self.client.contexts, attempt.name, options)
 
         async def hold(lease: AsyncLease) -> None:
             grants.append(self.history.granted(attempt, lease))

@@ -1,0 +1,83 @@
+"""The options that callers give to a client, each declared once.
+
+The methods of the clients take them as `**options: Unpack[…]`, so a type checker knows each option in each
+method, and an editor completes it. A program can do the same in a function that passes options on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
+
+from fencelock.engines.contract import Guarantee
+
+if TYPE_CHECKING:
+    from fencelock.guards.stamp import AsyncBarrier, Barrier
+    from fencelock.primitives.lease import AsyncLease, Lease
+
+PolicyName = Literal["wait-die", "wound-wait", "timeout", "ordered", "detect"]
+"""How a transaction avoids deadlocks: docs/primitives/transactions.md."""
+
+
+class KnowsOptions(Protocol):
+    """Any of the classes below, at run time."""
+
+    __optional_keys__: frozenset[str]
+
+
+class CommonOptions(TypedDict, total=False):
+    """Options of everything that a client makes."""
+
+    ttl: float | None
+    """Seconds that a lease lives unless it is renewed. None: the client's ttl."""
+    label: str | None
+    """Says in listings and messages who holds or waits. None: the client's label."""
+    purpose: Guarantee | None
+    """With "correctness" an engine that can't promise that is refused. None: the client's purpose."""
+
+
+class OnceOptions(CommonOptions, total=False):
+    """Options of `once`."""
+
+    keep: float
+    """Seconds for which the result is kept, from the beginning of the work."""
+    errors: bool
+    """Keeps a failure too."""
+    timeout: float | None
+    """Seconds to wait while another caller does the work. None waits for ever, 0 does not wait."""
+
+
+class HoldOptions(CommonOptions, total=False):
+    """Options of `Client.semaphore`, `lock_all` and `election`."""
+
+    timeout: float | None
+    """Seconds to wait. None waits for ever, 0 does not wait."""
+    on_lost: Callable[[Lease], Any] | None
+    """Is called with the lease when that is lost."""
+
+
+class Options(HoldOptions, total=False):
+    """Options of `Client.lock`, `rwlock` and `locked`."""
+
+    reentrant: bool
+    """A thread that holds the lock may take it again."""
+    guard: Barrier | None
+    """Refuses older holders before the caller has its lease."""
+
+
+class AsyncHoldOptions(CommonOptions, total=False):
+    """Options of `AsyncClient.semaphore`, `lock_all` and `election`."""
+
+    timeout: float | None
+    """Seconds to wait. None waits for ever, 0 does not wait."""
+    on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None
+    """Is called with the lease when that is lost. "cancel" cancels the body of the `async with`."""
+
+
+class AsyncOptions(AsyncHoldOptions, total=False):
+    """Options of `AsyncClient.lock`, `rwlock` and `locked`."""
+
+    reentrant: bool
+    """A task that holds the lock may take it again."""
+    guard: AsyncBarrier | None
+    """Refuses older holders before the caller has its lease."""

@@ -1,0 +1,25 @@
+"""What a client decides about a lock before it makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from fencelock.core.ticket import Owner
+
+if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
+    from fencelock.guards.stamp import AsyncBarrier, Barrier
+
+
+class LockOptions(NamedTuple):
+    """The options of one lock. The client has filled in its defaults and checked the ttl and the owner."""
+
+    owner: Owner
+    ttl: float | None = None
+    """Seconds that a lease lives unless it is renewed. None: what the engine suggests at the time."""
+    timeout: float | None = None
+    """Seconds that a caller waits. None: without a limit."""
+    reentrant: bool = False
+    on_lost: Callable[[Any], Any] | Literal["cancel"] | None = None
+    """Is called with the lease when that is lost. "cancel" is for asyncio only."""
+    guard: Barrier | AsyncBarrier | None = None

@@ -28,7 +28,7 @@ FOR_ENGINES = (Engine, IO, Event, Url, Ticket, Standing, Place, Share, TicketQue
 GUARDS = {
     **{name: getattr(guards, name) for name in guards.__all__},
     **{f"etcd.{cls.__name__}": cls for cls in (etcd.EtcdGuard, etcd.AsyncEtcdGuard)},
-    **{f"http.{each.__name__}": each for each in (http.headers, http.claim_of, http.refusal)},
+    **{f"http.{each.__name__}": each for each in (http.headers, http.remote_lease, http.refusal)},
     **{f"http.{cls.__name__}": cls for cls in (http.WsgiFence, http.AsgiFence)},
     **{f"objects.{cls.__name__}": cls for cls in (objects.ObjectGuard, objects.S3Store)},
     "zookeeper.ZooKeeperGuard": zookeeper.ZooKeeperGuard,

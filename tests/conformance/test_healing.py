@@ -11,7 +11,7 @@ import pytest
 
 import fencelock
 from fencelock.guards import AsyncFencedFile, FencedFile
-from fencelock.guards.stamp import Claim
+from fencelock.guards.lease_like import RemoteLease
 from tests.conformance.cells import Cell, queued
 from tests.waiting import PATIENCE, soon, within
 
@@ -28,7 +28,7 @@ async def seen_before(cell: Cell, client: Any, folder: Path) -> int:
     lease = await cell.run(client.lock(cell.name).acquire)
     await cell.run(lease.release)
     newest = int(lease.fence) + AHEAD
-    FencedFile(folder / "data").raise_fence(Claim(cell.name, newest, "somebody"))
+    FencedFile(folder / "data").raise_fence(RemoteLease(cell.name, newest, "somebody"))
     return newest
 
 

@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from fencelock.guards import AsyncColumnGuard, AsyncSqlGuard, ColumnGuard, SqlGuard
 from fencelock.guards.sessions import Dialect
-from tests.guards.stamps import Stamp
+from tests.guards.lease_likes import LeaseLike
 from tests.guards.stores import PATIENCE, PLAIN, mysql_options
 
 
@@ -71,7 +71,7 @@ class Database(ABC):
         await self.run(connection, f"INSERT INTO {self.table} (id, balance) VALUES (1, 100)")
         await self.commit(connection)
 
-    async def check(self, connection: Any, stamp: Stamp) -> None:
+    async def check(self, connection: Any, stamp: LeaseLike) -> None:
         await settled(self.guard.check(connection, stamp))
 
     async def pay_in(self, connection: Any, amount: int) -> None:

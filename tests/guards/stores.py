@@ -15,7 +15,7 @@ from typing import Any
 
 from fencelock.core.url import Url
 from fencelock.guards import ColumnGuard, FencedFile, RedisGuard, SqlGuard
-from fencelock.guards.stamp import Stamp
+from fencelock.guards.lease_like import LeaseLike
 
 PATIENCE = 20
 """Seconds that SQLite waits for another writer. Servers wait longer by default."""
@@ -54,11 +54,11 @@ class Store(ABC):
         """The number."""
 
     @abstractmethod
-    def write(self, value: int, lease: Stamp | None) -> None:
+    def write(self, value: int, lease: LeaseLike | None) -> None:
         """Set the number. Without a lease, the write is not guarded."""
 
     @abstractmethod
-    def raise_fence(self, lease: Stamp) -> None:
+    def raise_fence(self, lease: LeaseLike) -> None:
         """The read barrier."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing open
@@ -95,13 +95,13 @@ class SqlStore(Store):
             cursor.execute(f"SELECT value FROM {self.name}")
             return int(cursor.fetchone()[0])
 
-    def write(self, value: int, lease: Stamp | None) -> None:
+    def write(self, value: int, lease: LeaseLike | None) -> None:
         with self.transaction() as connection, closing(connection.cursor()) as cursor:
             if lease is not None:
                 self.guard.check(connection, lease)
             cursor.execute(f"UPDATE {self.name} SET value = {value}")
 
-    def raise_fence(self, lease: Stamp) -> None:
+    def raise_fence(self, lease: LeaseLike) -> None:
         self.guard.raise_fence(lease)
 
 
@@ -131,14 +131,14 @@ class ColumnStore(SqliteStore):
         super().__init__(where, name)
         self.columns = ColumnGuard(name)
 
-    def write(self, value: int, lease: Stamp | None) -> None:
+    def write(self, value: int, lease: LeaseLike | None) -> None:
         if lease is None:
             super().write(value, None)
             return
         with self.transaction() as connection:
             self.columns.update(connection, lease, 1, value=value)
 
-    def raise_fence(self, lease: Stamp) -> None:
+    def raise_fence(self, lease: LeaseLike) -> None:
         with self.transaction() as connection:
             self.columns.update(connection, lease, 1)
 
@@ -157,13 +157,13 @@ class RedisStore(Store):
     def read(self) -> int:
         return int(self._client.get(self.name) or 0)
 
-    def write(self, value: int, lease: Stamp | None) -> None:
+    def write(self, value: int, lease: LeaseLike | None) -> None:
         if lease is None:
             self._client.set(self.name, value)
         else:
             self.guard.set(self.name, value, lease)
 
-    def raise_fence(self, lease: Stamp) -> None:
+    def raise_fence(self, lease: LeaseLike) -> None:
         self.guard.raise_fence(lease)
 
     def close(self) -> None:
@@ -181,13 +181,13 @@ class FileStore(Store):
     def read(self) -> int:
         return int(self.guard.read())
 
-    def write(self, value: int, lease: Stamp | None) -> None:
+    def write(self, value: int, lease: LeaseLike | None) -> None:
         if lease is None:
             self.guard.path.write_text(str(value))
         else:
             self.guard.write(str(value).encode(), lease)
 
-    def raise_fence(self, lease: Stamp) -> None:
+    def raise_fence(self, lease: LeaseLike) -> None:
         self.guard.raise_fence(lease)
 
 
@@ -200,7 +200,7 @@ class EtcdStore(Store):
     def read(self) -> int:
         return int(self._ctl("get", f"app/{self.name}", "--print-value-only"))
 
-    def write(self, value: int, lease: Stamp | None) -> None:
+    def write(self, value: int, lease: LeaseLike | None) -> None:
         from fencelock.guards.etcd import EtcdGuard
 
         if lease is None:
@@ -208,7 +208,7 @@ class EtcdStore(Store):
         else:
             EtcdGuard().put(f"app/{self.name}", str(value), lease)
 
-    def raise_fence(self, lease: Stamp) -> None:
+    def raise_fence(self, lease: LeaseLike) -> None:
         from fencelock.guards.etcd import EtcdGuard
 
         EtcdGuard().raise_fence(lease)
@@ -237,7 +237,7 @@ class ZooKeeperStore(Store):
         self._client.sync(f"/{self.name}")  # this server may be behind the others
         return int(self._client.get(f"/{self.name}")[0])
 
-    def write(self, value: int, lease: Stamp | None) -> None:
+    def write(self, value: int, lease: LeaseLike | None) -> None:
         from fencelock.guards.zookeeper import ZooKeeperGuard
 
         if lease is None:
@@ -245,7 +245,7 @@ class ZooKeeperStore(Store):
         else:
             ZooKeeperGuard().set(f"/{self.name}", str(value).encode(), lease)
 
-    def raise_fence(self, lease: Stamp) -> None:
+    def raise_fence(self, lease: LeaseLike) -> None:
         """Not needed: nobody else can write while the lock's own ticket is there."""
 
     def close(self) -> None:

@@ -9,10 +9,10 @@ import pytest
 from fencelock import StaleFence
 from fencelock.guards import ColumnGuard
 from tests.guards.databases import Database, settled
-from tests.guards.stamps import FIRST, Stamp
+from tests.guards.lease_likes import FIRST, LeaseLike
 
 
-async def update(database: Database, stamp: Stamp, key: int = 1, **values: Any) -> None:
+async def update(database: Database, stamp: LeaseLike, key: int = 1, **values: Any) -> None:
     connection = await database.open()
     try:
         await settled(database.columns.update(connection, stamp, key, **values))
@@ -37,7 +37,7 @@ async def test_nothing_to_change_is_no_rejection(database: Database) -> None:
 
 
 @pytest.mark.parametrize("stale", [FIRST, FIRST.newer().rival()], ids=["older", "same fence"])
-async def test_a_stale_holder_is_refused(database: Database, stale: Stamp) -> None:
+async def test_a_stale_holder_is_refused(database: Database, stale: LeaseLike) -> None:
     await update(database, FIRST.newer(), balance=1)
     with pytest.raises(StaleFence) as refused:
         await update(database, stale, balance=2)

@@ -16,7 +16,7 @@ from django.utils.connection import ConnectionProxy
 
 from fencelock import StaleFence, Unsupported
 from fencelock.guards import SqlGuard
-from tests.guards.stamps import FIRST
+from tests.guards.lease_likes import FIRST
 
 GUARD = SqlGuard()
 

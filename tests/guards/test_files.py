@@ -14,7 +14,7 @@ import pytest
 
 from fencelock import StaleFence
 from fencelock.guards import FencedFile
-from tests.guards.stamps import FIRST, Stamp
+from tests.guards.lease_likes import FIRST, LeaseLike
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -40,7 +40,7 @@ def test_newer_holders_and_the_same_one_again(file: FencedFile) -> None:
 
 
 @pytest.mark.parametrize("stale", [FIRST, FIRST.newer().rival()], ids=["older", "same fence"])
-def test_a_stale_holder_changes_nothing(file: FencedFile, stale: Stamp) -> None:
+def test_a_stale_holder_changes_nothing(file: FencedFile, stale: LeaseLike) -> None:
     file.write(b"good", FIRST.newer())
     before = names(file)
     acts: list[Callable[[], None]] = [
@@ -142,7 +142,7 @@ WRITER = """
 import sys
 from fencelock import StaleFence
 from fencelock.guards import FencedFile
-from tests.guards.stamps import FIRST
+from tests.guards.lease_likes import FIRST
 path, *fences = sys.argv[1:]
 for fence in fences:
     try:

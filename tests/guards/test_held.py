@@ -16,7 +16,7 @@ from fencelock.guards.etcd import AsyncEtcdGuard, EtcdGuard
 from fencelock.guards.zookeeper import AsyncZooKeeperGuard, ZooKeeperGuard
 from tests.conformance.cells import FACES
 from tests.guards.databases import settled
-from tests.guards.stamps import FIRST
+from tests.guards.lease_likes import FIRST
 from tests.servers_etcd import etcdctl
 
 Act = Callable[[], Any]

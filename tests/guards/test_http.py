@@ -15,19 +15,19 @@ import pytest
 
 from fencelock import StaleFence
 from fencelock.guards import AsyncFencedFile, FencedFile
-from fencelock.guards.http import HEADER, KEY, AsgiFence, WsgiFence, claim_of, headers, refusal
-from fencelock.guards.stamp import holder_of
-from tests.guards.stamps import FIRST, Stamp
+from fencelock.guards.http import HEADER, KEY, AsgiFence, WsgiFence, headers, refusal, remote_lease
+from fencelock.guards.lease_like import holder_of
+from tests.guards.lease_likes import FIRST, LeaseLike
 
-ODD = Stamp('größer; fence=1, "x" 🔒/%25', 2**62, "a secret")
+ODD = LeaseLike('größer; fence=1, "x" 🔒/%25', 2**62, "a secret")
 
 
 @pytest.mark.parametrize("stamp", [FIRST, ODD])
-def test_the_header_there_and_back(stamp: Stamp) -> None:
+def test_the_header_there_and_back(stamp: LeaseLike) -> None:
     (value,) = headers(stamp).values()
     assert value.isascii()
     assert stamp.id not in value
-    claim = claim_of(value)
+    claim = remote_lease(value)
     assert (claim.name, claim.fence) == (stamp.name, stamp.fence)
     assert holder_of(claim) == holder_of(stamp)
 
@@ -53,15 +53,15 @@ def test_what_the_header_looks_like() -> None:
 )
 def test_what_is_no_header(value: str) -> None:
     with pytest.raises(ValueError, match=r"must|decode"):
-        claim_of(value)
+        remote_lease(value)
 
 
 def test_a_claim_is_as_good_as_its_lease(tmp_path: Path) -> None:
     file = FencedFile(tmp_path / "report.txt")
     file.write(b"1", FIRST)
-    file.write(b"2", claim_of(headers(FIRST)[HEADER]))
+    file.write(b"2", remote_lease(headers(FIRST)[HEADER]))
     with pytest.raises(StaleFence):
-        file.write(b"3", claim_of(headers(FIRST.rival())[HEADER]))
+        file.write(b"3", remote_lease(headers(FIRST.rival())[HEADER]))
 
 
 class Quiet(WSGIRequestHandler):

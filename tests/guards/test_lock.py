@@ -25,10 +25,10 @@ from fencelock import (
 )
 from fencelock.guards import AsyncFencedFile, AsyncSqlGuard, FencedFile, RedisGuard, SqlGuard
 from fencelock.guards.objects import ObjectGuard, S3Store
-from tests.guards.stamps import Stamp
+from tests.guards.lease_likes import LeaseLike
 from tests.waiting import eventually, soon
 
-FUTURE = Stamp("x", 2**62, "one whose fence is above all that a lock gives out")
+FUTURE = LeaseLike("x", 2**62, "one whose fence is above all that a lock gives out")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from fencelock import Client, StaleFence
 from fencelock.guards.objects import Found, ObjectGuard, S3Store
-from tests.guards.stamps import FIRST, Stamp
+from tests.guards.lease_likes import FIRST, LeaseLike
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_newer_holders_and_the_same_one_again(guard: ObjectGuard, s3: Any, bucke
 
 @pytest.mark.parametrize("stale", [FIRST, FIRST.newer().rival()], ids=["older", "same fence"])
 def test_a_stale_holder_changes_nothing(
-    guard: ObjectGuard, s3: Any, bucket: str, stale: Stamp
+    guard: ObjectGuard, s3: Any, bucket: str, stale: LeaseLike
 ) -> None:
     guard.write("report", b"good", FIRST.newer())
     before = keys(s3, bucket)

@@ -7,14 +7,14 @@ import pytest
 
 from fencelock import StaleFence
 from tests.guards.databases import AsyncPsycopgDatabase, PsycopgDatabase
-from tests.guards.stamps import FIRST, Stamp
+from tests.guards.lease_likes import FIRST, LeaseLike
 
 
 async def test_in_a_pipeline(postgresql_url: str) -> None:
     database = PsycopgDatabase(postgresql_url)
     await database.set_up()
 
-    def write(stamp: Stamp) -> None:
+    def write(stamp: LeaseLike) -> None:
         with psycopg.connect(postgresql_url) as connection, connection.pipeline():
             database.guard.check(connection, stamp)
             database.columns.update(connection, stamp, 1, balance=stamp.fence)
@@ -33,7 +33,7 @@ async def test_in_an_async_pipeline(postgresql_url: str) -> None:
     database = AsyncPsycopgDatabase(postgresql_url)
     await database.set_up()
 
-    async def write(stamp: Stamp) -> None:
+    async def write(stamp: LeaseLike) -> None:
         connect = psycopg.AsyncConnection.connect
         async with await connect(postgresql_url) as connection, connection.pipeline():
             await database.guard.check(connection, stamp)

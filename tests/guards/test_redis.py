@@ -15,7 +15,7 @@ from fencelock import StaleFence
 from fencelock.guards import AsyncRedisGuard, RedisGuard
 from fencelock.guards.redis import fence_key
 from tests.guards.databases import settled
-from tests.guards.stamps import FIRST, Stamp
+from tests.guards.lease_likes import FIRST, LeaseLike
 from tests.servers import HOST
 
 APPEND = "return redis.call('APPEND', KEYS[1], ARGV[1] .. ARGV[2])"
@@ -69,7 +69,7 @@ async def test_newer_holders_and_the_same_one_again(store: Store) -> None:
 
 
 @pytest.mark.parametrize("stale", [FIRST, FIRST.newer().rival()], ids=["older", "same fence"])
-async def test_a_stale_holder_changes_nothing(store: Store, stale: Stamp) -> None:
+async def test_a_stale_holder_changes_nothing(store: Store, stale: LeaseLike) -> None:
     guard, key, fields = store.guard, store.key("x"), store.key("h")
     await settled(guard.set(key, "good", FIRST.newer()))
     await settled(guard.hset(fields, {"field": "good"}, FIRST.newer()))

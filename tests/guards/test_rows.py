@@ -12,14 +12,14 @@ import pytest
 from fencelock import StaleFence, Unsupported
 from fencelock.guards import AsyncSqlGuard, SqlGuard
 from tests.guards.databases import DATABASES, Database, settled
-from tests.guards.stamps import FIRST, Stamp
+from tests.guards.lease_likes import FIRST, LeaseLike
 from tests.waiting import soon
 
 ON_SERVERS = [name for name, kind in DATABASES.items() if kind.dialect != "sqlite"]
 LEVELS = ("READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE")
 
 
-async def write(database: Database, stamp: Stamp, amount: int, **options: Any) -> None:
+async def write(database: Database, stamp: LeaseLike, amount: int, **options: Any) -> None:
     """A whole transaction, as a user would write it."""
     connection = await database.open(**options)
     try:
@@ -50,7 +50,7 @@ async def test_the_same_holder_may_write_many_times(database: Database) -> None:
 
 
 @pytest.mark.parametrize("stale", [FIRST, FIRST.newer().rival()], ids=["older", "same fence"])
-async def test_a_stale_holder_is_refused(database: Database, stale: Stamp) -> None:
+async def test_a_stale_holder_is_refused(database: Database, stale: LeaseLike) -> None:
     await write(database, FIRST.newer(), 1)
     with pytest.raises(StaleFence) as refused:
         await write(database, stale, 10)
@@ -164,7 +164,7 @@ async def behind(database: Database, newer: Any, older: Any) -> asyncio.Task[Non
     return waiting
 
 
-def in_background(database: Database, connection: Any, stamp: Stamp) -> asyncio.Task[None]:
+def in_background(database: Database, connection: Any, stamp: LeaseLike) -> asyncio.Task[None]:
     if database.blocking:
         return asyncio.create_task(asyncio.to_thread(database.guard.check, connection, stamp))
     return asyncio.create_task(database.guard.check(connection, stamp))

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, event, text
 
 from fencelock import StaleFence, Unsupported
 from fencelock.guards import SqlGuard
-from tests.guards.stamps import FIRST
+from tests.guards.lease_likes import FIRST
 
 GUARD = SqlGuard()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 from fencelock.engines.contract import Guarantee
 
 if TYPE_CHECKING:
-    from fencelock.guards.stamp import AsyncBarrier, Barrier
+    from fencelock.guards.lease_like import AsyncBarrier, Barrier
     from fencelock.primitives.lease import AsyncLease, Lease
 
 PolicyName = Literal["wait-die", "wound-wait", "timeout", "ordered", "detect"]

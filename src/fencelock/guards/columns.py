@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from fencelock.core.errors import StaleFence
+from fencelock.guards.lease_like import LeaseLike, holder_of
 from fencelock.guards.rows import check_identifier
 from fencelock.guards.sessions import session_of, stamped
-from fencelock.guards.stamp import Stamp, holder_of
 from fencelock.io.blocking import blocking
 
 
@@ -30,7 +30,7 @@ class AsyncColumnGuard(BaseColumnGuard):
     _blocking = False
 
     async def update(
-        self: BaseColumnGuard, /, connection: Any, lease: Stamp, key: Any, **values: Any
+        self: BaseColumnGuard, /, connection: Any, lease: LeaseLike, key: Any, **values: Any
     ) -> None:
         """Set columns of the row with this key.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fencelock.core.errors import StaleFence
-from fencelock.guards.stamp import Stamp, holder_of
+from fencelock.guards.lease_like import LeaseLike, holder_of
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -33,7 +33,7 @@ class BaseFencedFile:
         self._lock = self.path.with_name(self.path.name + ".lock")
         self._timeout = timeout
 
-    def _check(self, lease: Stamp) -> None:
+    def _check(self, lease: LeaseLike) -> None:
         given = (lease.fence, holder_of(lease))
         newest = self._newest()
         if newest == given:
@@ -82,7 +82,7 @@ class FencedFile(BaseFencedFile):
         """The content; `FileNotFoundError` if nobody has written yet."""
         return self.path.read_bytes()
 
-    def write(self: BaseFencedFile, data: bytes, lease: Stamp) -> None:
+    def write(self: BaseFencedFile, data: bytes, lease: LeaseLike) -> None:
         """Replace the content; `StaleFence` if a newer holder was here, and then nothing has changed."""
         # The slow part comes first, without the file lock: nobody has to wait for it.
         with _prepared(self.path, data) as fresh, self._locked():
@@ -90,7 +90,7 @@ class FencedFile(BaseFencedFile):
             os.replace(fresh, self.path)
             _sync_folder(self.path.parent)
 
-    def raise_fence(self: BaseFencedFile, lease: Stamp) -> None:
+    def raise_fence(self: BaseFencedFile, lease: LeaseLike) -> None:
         """The read barrier: after this no older holder can write any more.
 
         So what you read then stays true until you write, or your write is refused.

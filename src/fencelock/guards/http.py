@@ -16,11 +16,11 @@ from urllib.parse import quote, unquote
 
 from fencelock.core.errors import StaleFence
 from fencelock.core.names import check_name
-from fencelock.guards.stamp import Claim, Stamp, holder_of
+from fencelock.guards.lease_like import LeaseLike, RemoteLease, holder_of
 
 HEADER = "Fencelock-Fence"
 KEY = "fencelock.claim"
-"""The key of the `Claim` in WSGI's `environ` and in ASGI's `scope`."""
+"""The key of the `RemoteLease` in WSGI's `environ` and in ASGI's `scope`."""
 
 TYPE = "urn:fencelock:stale-fence"
 
@@ -32,18 +32,18 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
 
-def headers(lease: Stamp) -> dict[str, str]:
+def headers(lease: LeaseLike) -> dict[str, str]:
     """The header to add to each request that is made under a lease."""
     name = quote(lease.name, safe="")
     return {HEADER: f"{name}; fence={lease.fence}; holder={holder_of(lease)}"}
 
 
-def claim_of(value: str) -> Claim:
+def remote_lease(value: str) -> RemoteLease:
     """Parse the header's value; `ValueError` if it is malformed."""
     found = _is_claim(value.strip())
     if found is None or int(found[2]) >= 2**63:
         raise ValueError(f"a {HEADER} header must look like NAME; fence=NUMBER; holder=DIGEST")
-    return Claim(check_name(unquote(found[1], errors="strict")), int(found[2]), found[3])
+    return RemoteLease(check_name(unquote(found[1], errors="strict")), int(found[2]), found[3])
 
 
 def refusal(body: bytes) -> StaleFence | None:
@@ -60,13 +60,13 @@ def refusal(body: bytes) -> StaleFence | None:
 class WsgiFence:
     """WSGI middleware: `app = WsgiFence(app, check=guard.raise_fence)`.
 
-    It calls `check` with the `Claim` of each request that has the header, and then the application. A
+    It calls `check` with the `RemoteLease` of each request that has the header, and then the application. A
     `StaleFence` from either becomes a 409 response. With `required`, a request without the header gets 428,
     unless its method is GET, HEAD or OPTIONS.
     """
 
     def __init__(
-        self, app: Any, check: Callable[[Claim], Any] | None = None, *, required: bool = False
+        self, app: Any, check: Callable[[RemoteLease], Any] | None = None, *, required: bool = False
     ) -> None:
         self._app = app
         self._check = check
@@ -76,7 +76,7 @@ class WsgiFence:
         """Answer a request."""
         value = environ.get("HTTP_" + HEADER.upper().replace("-", "_"))
         try:
-            claim = _claim(value, environ["REQUEST_METHOD"], self._required)
+            claim = _lease(value, environ["REQUEST_METHOD"], self._required)
             if claim is not None:
                 environ[KEY] = claim
                 if self._check is not None:
@@ -99,7 +99,7 @@ class AsgiFence:
     def __init__(
         self,
         app: Any,
-        check: Callable[[Claim], Awaitable[Any]] | None = None,
+        check: Callable[[RemoteLease], Awaitable[Any]] | None = None,
         *,
         required: bool = False,
     ) -> None:
@@ -123,7 +123,7 @@ class AsgiFence:
         values = [value for name, value in scope["headers"] if name.lower() == wanted]
         try:
             value = b", ".join(values).decode("latin-1") if values else None
-            claim = _claim(value, scope["method"], self._required)
+            claim = _lease(value, scope["method"], self._required)
             if claim is not None:
                 scope = {**scope, KEY: claim}
                 if self._check is not None:
@@ -150,13 +150,13 @@ class _Refused(Exception):
         self.status = status
 
 
-def _claim(value: str | None, method: str, required: bool) -> Claim | None:
+def _lease(value: str | None, method: str, required: bool) -> RemoteLease | None:
     if value is None:
         if required and method not in ("GET", "HEAD", "OPTIONS"):
             raise _Refused("428 Precondition Required", f"this request needs a {HEADER} header")
         return None
     try:
-        return claim_of(value)
+        return remote_lease(value)
     except ValueError as error:
         raise _Refused("400 Bad Request", str(error)) from error
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fencelock.core.errors import StaleFence
-from fencelock.guards.stamp import Stamp, holder_of
+from fencelock.guards.lease_like import LeaseLike, holder_of
 
 
 class Found(NamedTuple):
@@ -111,7 +111,7 @@ class ObjectGuard:
             if self._look(key)[0] == pointer:
                 raise LookupError(f"{key!r} points to {pointer.data!r}, which is missing")
 
-    def write(self, key: str, data: bytes, lease: Stamp) -> None:
+    def write(self, key: str, data: bytes, lease: LeaseLike) -> None:
         """Replace the data; `StaleFence` if a newer holder was here, and then nothing has changed."""
         fresh = f"{key}@{lease.fence}-{os.urandom(8).hex()}"
         self._store.put(fresh, data)
@@ -123,7 +123,7 @@ class ObjectGuard:
         if before is not None and before.data not in (None, fresh):
             self._store.delete(before.data)
 
-    def raise_fence(self, lease: Stamp, *keys: str) -> None:
+    def raise_fence(self, lease: LeaseLike, *keys: str) -> None:
         """The read barrier for these keys: after this no older holder can write them any more."""
         if not keys and not self._keys:
             raise ValueError("name the keys to protect, here or with ObjectGuard(keys=…)")
@@ -144,7 +144,7 @@ class ObjectGuard:
         except (ValueError, TypeError):
             raise ValueError(f"{key!r} holds something else, not a guarded object") from None
 
-    def _point(self, key: str, lease: Stamp, data: str | None) -> _Pointer | None:
+    def _point(self, key: str, lease: LeaseLike, data: str | None) -> _Pointer | None:
         """Write the pointer: to `data`, or with None to the same data as before. Returns the old pointer."""
         given = (lease.fence, holder_of(lease))
         while True:

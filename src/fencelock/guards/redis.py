@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, ClassVar
 
 from fencelock.core.errors import StaleFence
-from fencelock.guards.stamp import Stamp, holder_of
+from fencelock.guards.lease_like import LeaseLike, holder_of
 from fencelock.io.blocking import blocking
 
 _SET = "return redis.call('SET', KEYS[1], unpack(ARGV))"
@@ -58,20 +58,20 @@ class AsyncRedisGuard(BaseRedisGuard):
     _blocking = False
 
     async def set(
-        self: BaseRedisGuard, key: str, value: Value, lease: Stamp, *, px: int | None = None
+        self: BaseRedisGuard, key: str, value: Value, lease: LeaseLike, *, px: int | None = None
     ) -> None:
         """Set a key. With `px`, it expires after that many milliseconds."""
         expiry: list[Value] = [] if px is None else ["PX", px]
         await AsyncRedisGuard.run(self, _SET, [key], [value, *expiry], lease)
 
     async def hset(
-        self: BaseRedisGuard, key: str, values: Mapping[str, Value], lease: Stamp
+        self: BaseRedisGuard, key: str, values: Mapping[str, Value], lease: LeaseLike
     ) -> int:
         """Set fields of a hash. Returns how many of them are new."""
         pairs = [part for pair in values.items() for part in pair]
         return int(await AsyncRedisGuard.run(self, _HSET, [key], pairs, lease))
 
-    async def delete(self: BaseRedisGuard, *keys: str, lease: Stamp) -> int:
+    async def delete(self: BaseRedisGuard, *keys: str, lease: LeaseLike) -> int:
         """Delete keys of one slot. Returns how many were there."""
         return int(await AsyncRedisGuard.run(self, _DELETE, keys, [], lease))
 
@@ -80,7 +80,7 @@ class AsyncRedisGuard(BaseRedisGuard):
         lua: str,
         keys: Sequence[str],
         values: Sequence[Value],
-        lease: Stamp,
+        lease: LeaseLike,
     ) -> Any:
         """Run a script of your own, with KEYS and ARGV as usual; `StaleFence` if a newer holder was here."""
         script = self._scripts.get(lua)
@@ -97,7 +97,7 @@ class AsyncRedisGuard(BaseRedisGuard):
             _raise_if_stale(error, lease)
             raise
 
-    async def raise_fence(self: BaseRedisGuard, lease: Stamp, *keys: str) -> None:
+    async def raise_fence(self: BaseRedisGuard, lease: LeaseLike, *keys: str) -> None:
         """The read barrier for these keys: after this no older holder can write them any more."""
         if not keys and not self._keys:
             raise ValueError(
@@ -122,7 +122,7 @@ class RedisGuard(BaseRedisGuard):
     raise_fence = blocking(AsyncRedisGuard.raise_fence)
 
 
-def _raise_if_stale(error: Exception, lease: Stamp) -> None:
+def _raise_if_stale(error: Exception, lease: LeaseLike) -> None:
     """Turn the refusal of check.lua into `StaleFence`."""
     word, _, newest = str(error).partition(" ")
     if word == "STALEFENCE":

@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, ClassVar
 
 from fencelock.core.errors import StaleFence, Unsupported
+from fencelock.guards.lease_like import LeaseLike, holder_of
 from fencelock.guards.sessions import Dialect, known_dialect, session_of, stamped
-from fencelock.guards.stamp import Stamp, holder_of
 from fencelock.io.blocking import blocking
 
 _UPSERT = """
@@ -112,7 +112,7 @@ class AsyncSqlGuard(BaseSqlGuard):
         dialect, _ = await session.look()
         await session.run(self._sql(_CREATE[dialect]))
 
-    async def check(self: BaseSqlGuard, connection: Any, lease: Stamp) -> None:
+    async def check(self: BaseSqlGuard, connection: Any, lease: LeaseLike) -> None:
         """Call this first in a transaction: all that follows in it is fenced.
 
         `StaleFence` if a newer holder was here.
@@ -144,7 +144,7 @@ class AsyncSqlGuard(BaseSqlGuard):
         found = await session.ask(self._sql(_NEWEST), _stored(dialect, name))
         return int(found[0][0]) if found else 0
 
-    async def raise_fence(self: BaseSqlGuard, lease: Stamp) -> None:
+    async def raise_fence(self: BaseSqlGuard, lease: LeaseLike) -> None:
         """The read barrier: after this no older holder can write any more.
 
         So what you read then stays true until you write, or your write is refused.

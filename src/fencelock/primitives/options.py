@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from fencelock.core.ticket import Owner
 
 if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
-    from fencelock.guards.stamp import AsyncBarrier, Barrier
+    from fencelock.guards.lease_like import AsyncBarrier, Barrier
 
 
 class LockOptions(NamedTuple):

@@ -6,6 +6,7 @@ or simply ours. Then `operations.py` handles the request.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -28,7 +29,8 @@ def take(execute: Execute, ticket: Ticket, now: int) -> Standing | None:
     expires = now + int(ttl * 1e6)
     row = name, fence, id, pack_owner(owner), now, expires, group or None, weight, permits
     taken = execute(TAKE, row).connection.changes()
-    return Standing(ADMITTED, fence) if taken else None
+    # `tuple.__new__` avoids the constructor of named tuples, which is written in Python.
+    return tuple.__new__(Standing, (ADMITTED, fence, False, math.inf)) if taken else None
 
 
 def renew(execute: Execute, ticket: Ticket, now: int) -> int:

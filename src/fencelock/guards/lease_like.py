@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 
-class Stamp(Protocol):
+class LeaseLike(Protocol):
     """What a guard reads of a lease."""
 
     @property
@@ -18,7 +18,7 @@ class Stamp(Protocol):
     def id(self) -> str: ...
 
 
-class Claim(NamedTuple):
+class RemoteLease(NamedTuple):
     """A lease without its secret id, as another process may know it. Guards accept it like a lease."""
 
     name: str
@@ -34,22 +34,22 @@ class Claim(NamedTuple):
 class Barrier(Protocol):
     """A guard that `lock(…, guard=…)` can use: it needs no connection from the caller."""
 
-    def raise_fence(self, lease: Stamp) -> None:
+    def raise_fence(self, lease: LeaseLike) -> None:
         """Refuse all older holders from now on; `StaleFence` if this lease is older itself."""
 
 
 class AsyncBarrier(Protocol):
     """`Barrier` for asyncio."""
 
-    def raise_fence(self, lease: Stamp) -> Coroutine[Any, Any, Any]:
+    def raise_fence(self, lease: LeaseLike) -> Coroutine[Any, Any, Any]:
         """Refuse all older holders from now on; `StaleFence` if this lease is older itself."""
 
 
-def holder_of(stamp: Stamp) -> str:
+def holder_of(stamp: LeaseLike) -> str:
     """Tells two holders with the same fence apart.
 
     A digest, because the id itself is a secret: a process that knows it can release the lock.
     """
-    if isinstance(stamp, Claim):
+    if isinstance(stamp, RemoteLease):
         return stamp.holder
     return blake2b(stamp.id.encode(), digest_size=16).hexdigest()

@@ -113,7 +113,8 @@ def test_urls(url: str, message: str) -> None:
 
 def test_an_unknown_scheme() -> None:
     with pytest.raises(
-        fencelock.Unsupported, match=r"no engine for carrier-pigeon:// URLs; known are .*redis://"
+        fencelock.Unsupported,
+        match=r"no engine for carrier-pigeon:// URLs; known schemes: .*redis://",
     ):
         fencelock.Client("carrier-pigeon://:secret@roof")
 
@@ -212,16 +213,20 @@ def test_a_decorator_of_the_wrong_colour() -> None:
         def other() -> None: ...
 
 
-def test_an_async_client_belongs_to_one_loop() -> None:
+def test_a_lease_belongs_to_one_loop_and_its_client_does_not() -> None:
     client = fencelock.AsyncClient("memory://loops")
 
-    async def use() -> None:
-        async with client.lock("x"):
-            pass
+    async def acquire(name: str) -> fencelock.AsyncLease:
+        return await client.lock(name).acquire()
 
-    asyncio.run(use())
-    with pytest.raises(fencelock.FencelockError, match="one AsyncClient per loop"):
-        asyncio.run(use())
+    async def release(lease: fencelock.AsyncLease) -> None:
+        await lease.release()
+
+    lease = asyncio.run(acquire("x"))
+    with pytest.raises(fencelock.FencelockError, match="belongs to another event loop"):
+        asyncio.run(release(lease))
+    assert asyncio.run(acquire("y")).fence
+    assert lease.state is fencelock.LeaseState.LOST, "nobody renews it any more"
 
 
 def test_a_server_that_is_not_there() -> None:

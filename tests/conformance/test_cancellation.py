@@ -170,7 +170,7 @@ async def test_cancelled_while_being_granted(async_cell: Cell) -> None:
 async def test_interrupted_while_waiting(sync_cell: Cell) -> None:
     cell = sync_cell
     if not cell.client().traits.cross_process:
-        pytest.skip("trait shared=False: a child process can't meet this engine")
+        pytest.skip("trait cross_process=False: a child process can't meet this engine")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     with Child(cell.face, cell.url) as child:

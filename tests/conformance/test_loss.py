@@ -17,7 +17,7 @@ TTL = 2.0
 @pytest.fixture
 def shared(cell: Cell) -> None:
     if not cell.client().traits.cross_process:
-        pytest.skip("trait shared=False: a child process can't meet this engine")
+        pytest.skip("trait cross_process=False: a child process can't meet this engine")
 
 
 @pytest.mark.usefixtures("shared")

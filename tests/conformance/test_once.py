@@ -142,7 +142,7 @@ async def test_what_once_must_be_given(cell: Cell) -> None:
     client = cell.client()
     work = Work(cell, 7)
     if not client.traits.supports_notes:
-        with pytest.raises(fencelock.Unsupported, match="can't note down"):
+        with pytest.raises(fencelock.Unsupported, match="can't keep the result"):
             await cell.run(lambda: client.once(cell.name, work.function))
         return
     for keep in (0, -1, float("nan"), float("inf")):

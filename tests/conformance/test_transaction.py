@@ -160,7 +160,7 @@ async def test_what_a_transaction_must_be_given(cell: Cell) -> None:
         if policy in policies(client):
             client.transaction(policy)
         else:
-            with pytest.raises(fencelock.Unsupported, match="who stands ahead"):
+            with pytest.raises(fencelock.Unsupported, match="the order of its waiters"):
                 client.transaction(policy)
 
 

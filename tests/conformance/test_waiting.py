@@ -115,7 +115,7 @@ async def test_waiting_tickets_are_renewed(cell: Cell) -> None:
 async def test_a_dead_waiter_delays_the_next_by_no_more_than_its_ttl(cell: Cell) -> None:
     cell.needs("leases_expire")
     if not cell.client().traits.cross_process:
-        pytest.skip("trait shared=False: a process that dies takes this engine along")
+        pytest.skip("trait cross_process=False: a process that dies takes this engine along")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     with Child(cell.face, cell.url) as ghost:

@@ -1,6 +1,7 @@
-"""Expiry by observation: a renewal in the very moment before the ticket is taken out saves it."""
+"""Expiry by observation: a renewal just before the ticket is taken out saves it."""
 
 import asyncio
+from operator import attrgetter
 from typing import Any
 from uuid import uuid4
 
@@ -12,17 +13,24 @@ from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 
 
-@pytest.mark.parametrize(("engine", "step"), [("etcd", "_take_out"), ("zookeeper", "expire")])
+@pytest.mark.parametrize(
+    ("engine", "part", "step"),
+    [("etcd", "_tickets.markers", "write"), ("zookeeper", "_queues", "expire")],
+)
 async def test_renewed_in_the_last_moment(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, engine: str, step: str
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: str,
+    part: str,
+    step: str,
 ) -> None:
     url = request.getfixturevalue(f"{engine}_url")
     ahead, behind = open_engine(url, AsyncioIO()), open_engine(url, AsyncioIO())
     name = f"late:{uuid4().hex}"
     holder = Ticket(name, new_id(), 1.0, Owner("host", 1))
     waiter = Ticket(name, new_id(), 30.0, Owner("host", 2))
-    queues = behind._queues  # type: ignore[attr-defined]
-    take_out = getattr(queues, step)
+    remover = attrgetter(part)(behind)
+    take_out = getattr(remover, step)
     attempts = 0
 
     async def after_a_renewal(*args: Any) -> Any:
@@ -34,7 +42,7 @@ async def test_renewed_in_the_last_moment(
     try:
         await ahead.enter(holder, if_free=False, timeout=30)
         standing = await behind.enter(waiter, if_free=False, timeout=30)
-        monkeypatch.setattr(queues, step, after_a_renewal)
+        monkeypatch.setattr(remover, step, after_a_renewal)
         await asyncio.sleep(standing.recheck + 0.05)  # time itself is under test
         standing = await behind.enter(waiter, if_free=False, timeout=30)
         assert attempts == 1, "it was about to be taken out"

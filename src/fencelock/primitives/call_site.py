@@ -9,23 +9,23 @@ from types import CodeType, FrameType
 _PACKAGE = dirname(dirname(__file__))
 _LENGTH = len(_PACKAGE)
 
-
 CallSite = tuple[CodeType, int]
-"""A line of the user's program: a plain tuple, because each acquire makes one."""
+"""Some code of the user's program, and how far it was: the index of an instruction."""
 
 
-def call_site() -> CallSite | None:
-    """The innermost line outside this package that led to this call. None if there is none."""
-    frame: FrameType | None = sys._getframe(1)
-    # Each acquire comes by here, so this calls nothing: slices instead of `startswith`.
+def call_site(depth: int) -> CallSite | None:
+    """The innermost code outside this package, at least `depth` calls above the caller. None if none is."""
+    # Each acquire comes by here. So this calls nothing but `_getframe`, and `place_of` finds the line later.
+    frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None and frame.f_code.co_filename[:_LENGTH] == _PACKAGE:
         frame = frame.f_back
-    return None if frame is None else (frame.f_code, frame.f_lineno)
+    return None if frame is None else (frame.f_code, frame.f_lasti)
 
 
-def told(site: CallSite | None) -> str:
-    """A call site, for people."""
+def place_of(site: CallSite | None) -> tuple[str, int]:
+    """The file and the line of a call site."""
     if site is None:
-        return "an unknown place"
-    code, line = site
-    return f"{code.co_filename}:{line}, in {code.co_qualname}"
+        return "an unknown place", 0
+    code, index = site
+    lines = (line for start, end, line in code.co_lines() if start <= index < end)
+    return code.co_filename, next(lines, None) or code.co_firstlineno

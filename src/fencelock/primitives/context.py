@@ -14,6 +14,7 @@ from fencelock.core.ticket import Owner
 from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event
 from fencelock.io.reentry import ownership
+from fencelock.primitives.call_site import place_of
 from fencelock.primitives.claim import (
     CLOSED,
     DROPPED,
@@ -220,8 +221,12 @@ class Context:
         next holder then finds the name abandoned.
         """
         with self._mutex:
-            claim.ended(DROPPED)
+            if not claim.ended(DROPPED):
+                return
         self.forget(claim)
+        # Python hides the warning that the lease gives, unless it is asked to show it.
+        where = ":".join(map(str, place_of(claim.site)))
+        log.warning("lease on %r, acquired at %s, was never released", claim.ticket.name, where)
 
     def abandon(self) -> None:
         """The event loop of this context has ended: nothing can be sent any more."""

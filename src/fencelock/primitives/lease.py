@@ -11,7 +11,7 @@ from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import READING, Owner, Ticket
 from fencelock.engines.contract import NO_SHARING
 from fencelock.io.blocking import blocking, run
-from fencelock.primitives.call_site import told
+from fencelock.primitives.call_site import place_of
 from fencelock.primitives.claim import EVICTED, EXPIRED, RELEASED, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
@@ -106,14 +106,13 @@ class BaseLease(Holding):
             claim.depth -= 1
         else:
             context.soon(lambda: context.drop(claim))
-        warnings.warn(
-            f"the lease on {self.name!r} was never released; it was acquired at {told(claim.site)}. It is "
-            f"not renewed any more, so the lock becomes free when its ttl of {self.ttl:g} s has passed. Use "
-            "`with`, or keep the lease and release it",
-            ResourceWarning,
-            source=self,
-            stacklevel=2,
+        file, line = place_of(claim.site)
+        message = (
+            f"the lease on {self.name!r} was never released; it was acquired at {file}:{line}. It is not renewed "
+            f"any more, so the lock becomes free when its ttl of {self.ttl:g} s has passed. Use `with`, or keep "
+            "the lease and release it"
         )
+        warnings.warn_explicit(message, ResourceWarning, file, line)
 
     def _hand_over(self) -> Claim:
         """Another object is responsible for the claim from now on."""

@@ -42,6 +42,8 @@ class BaseLock(Blocks[L]):
 
     _on_lost_words: ClassVar[tuple[str, ...]] = ()
     _awaits_guard: ClassVar[bool] = False
+    _depth: ClassVar[int]
+    """How many calls `_claim` is below the caller's own code, at least."""
 
     def __init__(
         self,
@@ -103,7 +105,7 @@ class BaseLock(Blocks[L]):
                 return held
             if waits:
                 self._refuse_to_wait_for(held.ticket.share)
-        return self._new(context, caller, undo)
+        return self._new(context, caller, undo, depth=self._depth)
 
     async def _join(
         self, context: Context, caller: object, timeout: float, undo: list[Undo], *, floor: int = 0
@@ -111,7 +113,9 @@ class BaseLock(Blocks[L]):
         claim = self._new(context, caller, undo, floor)
         return claim if await obtain(claim, timeout, self._attend) else None
 
-    def _new(self, context: Context, caller: object, undo: list[Undo], floor: int = 0) -> Claim:
+    def _new(
+        self, context: Context, caller: object, undo: list[Undo], floor: int = 0, depth: int = 0
+    ) -> Claim:
         """A claim with a ticket that the engine does not know yet."""
         owner = self._owner
         if owner.pid != context.pid:  # this lock was made before a fork
@@ -119,7 +123,7 @@ class BaseLock(Blocks[L]):
         # The hot path: `new_id` written out, and the constructor of named tuples avoided, which is Python.
         ticket = (self.name, urandom(16).hex(), self._ttl, owner, self._share, floor)
         claim = Claim(
-            context, tuple.__new__(Ticket, ticket), caller, self._flexible, False, call_site()
+            context, tuple.__new__(Ticket, ticket), caller, self._flexible, False, call_site(depth)
         )
         undo.append(claim)
         return claim
@@ -210,6 +214,8 @@ class BaseLock(Blocks[L]):
 class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
     """A lock on a name. Reusable, and safe to share between threads."""
 
+    _depth = 3
+
     # `acquire` repeats `_acquire`: a call less on the hot path.
 
     def acquire(self, timeout: float | _Default | None = DEFAULT) -> Lease:
@@ -261,6 +267,7 @@ class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
 class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
     """A lock on a name. Reusable, and safe to share between tasks."""
 
+    _depth = 2
     _on_lost_words = ("cancel",)
     _awaits_guard = True
 

@@ -25,13 +25,15 @@ from fencelock.primitives.lock import AsyncLock, Lock
 from fencelock.primitives.rwlock import ReadWriteLock
 
 if TYPE_CHECKING:
-    from fencelock.primitives.election import AsyncElection, AsyncTerm, Election, Leader, Term
+    from fencelock.primitives.election import AsyncElection, Election, Leader
     from fencelock.primitives.several import AsyncLeases, AsyncLockAll, Leases, LockAll
+    from fencelock.primitives.term import AsyncTerm, Term
     from fencelock.primitives.transaction import AsyncTransaction, Transaction
 else:
     # For annotations and isinstance(). A client imports these when it makes the first one.
     _LATER = {
-        **dict.fromkeys(("AsyncElection", "AsyncTerm", "Election", "Leader", "Term"), "election"),
+        **dict.fromkeys(("AsyncElection", "Election", "Leader"), "election"),
+        **dict.fromkeys(("AsyncTerm", "Term"), "term"),
         **dict.fromkeys(("AsyncLeases", "AsyncLockAll", "Leases", "LockAll"), "several"),
         **dict.fromkeys(("AsyncTransaction", "Transaction"), "transaction"),
     }

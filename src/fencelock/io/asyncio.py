@@ -46,8 +46,8 @@ class _Event:
 
 class _Task:
     def __init__(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        # Not by `create_task`: an eager task factory would begin it here and now, and whoever spawns may
-        # hold a mutex that it needs.
+        # Not by `create_task`: an eager task factory would start it here and now, and the caller may hold a
+        # mutex that it needs.
         self._task = asyncio.Task(coroutine, loop=asyncio.get_running_loop(), name=name)
 
     async def join(self) -> None:

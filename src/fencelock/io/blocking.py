@@ -107,8 +107,8 @@ class _Event:
         sleeper.acquire()
         try:
             self._sleepers.append(sleeper)
-            # Whoever sets it from now on sees this sleeper. Threading refuses to wait for longer than its
-            # maximum; nobody waits that long between two looks.
+            # A thread that sets it from now on sees this sleeper. Threading refuses to wait for longer than
+            # its maximum, and no caller waits that long between two looks.
             seconds = -1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
             return self.is_set() or sleeper.acquire(True, seconds) or self.is_set()
         finally:

@@ -69,11 +69,11 @@ class IO(ABC):
 
     @abstractmethod
     async def shield(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end even if the one who waits for it is cancelled."""
+        """Run a coroutine to its end even if the caller is cancelled."""
 
     @abstractmethod
     def caller(self) -> object:
-        """Who is asking: the thread or the task. Equal to itself only."""
+        """The thread or task that asks. Equal to itself only."""
 
     @abstractmethod
     def verify(self) -> None:

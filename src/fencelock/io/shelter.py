@@ -1,9 +1,9 @@
 """A shelter from signals: calls into libraries whose locks an interruption would leave taken for ever.
 
-Python runs signal handlers in the main thread, between any two steps of Python code. If one raises, as Ctrl-C
-does, while a library has just taken a lock of its own, nobody ever gives that lock back, and all threads that
-need it hang. No handler runs in any other thread. So the main thread lets another thread make such calls,
-and waits for the result in a way that an interruption can't break.
+Python runs signal handlers in the main thread, between any two steps of Python code. If a handler raises, as
+Ctrl-C does, while a library holds a lock of its own, that lock is never released, and all threads that need
+it hang. No handler runs in any other thread. So the main thread lets another thread make such calls, and
+waits for the result in a way that an interruption can't break.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _IDLE = 10.0
 def sheltered(timeout: float, function: Callable[..., T], *args: Any) -> T:
     """Call a function where no signal handler runs: here, unless this is the main thread.
 
-    If that one is interrupted, the call goes on, and what comes of it is dropped. `TimeoutError` if it takes
-    longer than it possibly can.
+    If the main thread is interrupted, the call goes on, and its result is dropped. `TimeoutError` if the call
+    takes longer than it possibly can.
     """
     if threading.get_ident() != threading.main_thread().ident:
         return function(*args)
@@ -32,7 +32,7 @@ def sheltered(timeout: float, function: Callable[..., T], *args: Any) -> T:
 
 
 def aside(timeout: float, function: Callable[..., T], *args: Any) -> T:
-    """Call a function in another thread, and wait so many seconds for it: `TimeoutError` if it hangs."""
+    """Call a function in another thread, and wait `timeout` seconds for it: `TimeoutError` if it hangs."""
     if sys.is_finalizing():  # the other threads have ended
         return function(*args)
     job = _Job(function, args)

@@ -145,7 +145,7 @@ class SimulatedTask:
         except StopIteration as stop:
             self._finish(stop.value, None)
             return
-        except BaseException as error:  # handed to whoever joins
+        except BaseException as error:  # `join` raises it
             self._finish(None, error)
             return
         self._wait = trap

@@ -1,1 +1,1 @@
-"""What users hold in their hands: locks and leases, and the keeper that keeps them alive."""
+"""What users hold in their hands: locks and leases, and the keeper that renews them."""

@@ -1,4 +1,4 @@
-"""What `on_lost="cancel"` does. In a file of its own, because asyncio takes long to import."""
+"""`on_lost="cancel"`. A file of its own, because asyncio is slow to import."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Canceller:
             self._task.cancel()
 
     def caused(self, error: BaseException | None) -> bool:
-        """Whether the error that ends the block is this cancellation and no other. It cancels no more."""
+        """Whether the error that ends the block is this cancellation and no other. Stops cancelling."""
         self._armed = False
         if not self._fired:
             return False

@@ -108,9 +108,9 @@ class BaseLease(Holding):
             context.soon(lambda: context.drop(claim))
         file, line = place_of(claim.site)
         message = (
-            f"the lease on {self.name!r} was never released; it was acquired at {file}:{line}. It is not renewed "
-            f"any more, so the lock becomes free when its ttl of {self.ttl:g} s has passed. Use `with`, or keep "
-            "the lease and release it"
+            f"the lease on {self.name!r} was never released; it was acquired at {file}:{line}. It is not "
+            f"renewed any more, so the lock becomes free when its ttl of {self.ttl:g} s has passed. Use "
+            "`with`, or keep the lease and release it"
         )
         warnings.warn_explicit(message, ResourceWarning, file, line)
 

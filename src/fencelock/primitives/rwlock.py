@@ -12,7 +12,7 @@ K = TypeVar("K", bound=BaseLock[Any])
 
 
 class ReadWriteLock(Generic[K]):
-    """Two locks on one name. Nobody overtakes one who waits, so neither readers nor writers starve."""
+    """Two locks on one name. No ticket overtakes a waiting one, so neither readers nor writers starve."""
 
     def __init__(self, name: str, make: Callable[[Share], K]) -> None:
         self.name = name

@@ -26,17 +26,15 @@ class Contexts:
 
     def __init__(self, make: Callable[[], Context]) -> None:
         self._make = make
-        # The first one is made now: a wrong URL is noticed here, and the traits are known. No I/O happens
-        # yet.
+        # The first one is made now, without I/O: a wrong URL is noticed here, and the traits are known.
         self._first: Context | None = make()
         self.traits = self._first.engine.traits
         self.default_ttl = self.traits.default_ttl
         self._place = self._first.io.place
         self._contexts: dict[object, Context] = {}
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()  # re-entrant, as the context's is
         self.current: Context | None = None
-        """The context of a blocking client in this process, once it has been used: saves the hot path a
-        call."""
+        """The context of a blocking client in this process, once it was used. Saves the hot path a call."""
         _all.add(self)
 
     def here(self) -> Context:
@@ -56,7 +54,7 @@ class Contexts:
                 self._contexts.pop(ended).abandon()
             context, self._first = self._first or self._make(), None
             context.io.verify()  # binds it to this event loop
-            self._contexts[place] = context
+            context = self._contexts.setdefault(place, context)  # a signal handler may have been faster
             if context.io.blocking:
                 self.current = context
             return context
@@ -69,7 +67,7 @@ class Contexts:
         _inherited.extend(inherited)
         self._first = self.current = None
         self._contexts = {}
-        self._mutex = threading.Lock()
+        self._mutex = threading.RLock()
 
     def end(self) -> None:
         """The program ends: what is held counts as lost, because daemon threads may go on. Then release

@@ -92,7 +92,8 @@ class BaseElection(Blocks[T]):
 
     def _office(self) -> Any:
         """The lock that makes its holder the leader."""
-        if self._term is not None and self._term._claim.reason is None:
+        claim = None if self._term is None else self._term._claim
+        if claim is not None and claim.reason is None and not claim.context.foreign:
             raise FencelockError(f"this candidate leads {self.name!r} already", name=self.name)
         return self._make(self._value)
 
@@ -279,11 +280,7 @@ class AsyncElection(BaseElection[AsyncTerm], AsyncBlocks[AsyncTerm]):
         return await self._leader()
 
     async def observe(self) -> AsyncIterator[Leader | None]:
-        """The leader now, then every change as it comes; None while there is no leader.
-
-        Changes that come faster than they are read may be seen as one. An older change never comes after a
-        newer one.
-        """
+        """The leader now, then every change as it comes: as `Election.observe`."""
         leader = await self._leader()
         while True:
             yield leader

@@ -54,7 +54,9 @@ class Contexts:
                 self._contexts.pop(ended).abandon()
             context, self._first = self._first or self._make(), None
             context.io.verify()  # binds it to this event loop
-            context = self._contexts.setdefault(place, context)  # a signal handler may have been faster
+            context = self._contexts.setdefault(
+                place, context
+            )  # a signal handler may have been faster
             if context.io.blocking:
                 self.current = context
             return context

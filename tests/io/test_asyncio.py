@@ -140,7 +140,8 @@ async def test_callers_are_tasks(io: AsyncioIO) -> None:
         return io.caller()
 
     one, other = await asyncio.gather(asyncio.create_task(who()), asyncio.create_task(who()))
-    assert io.caller() is asyncio.current_task()
+    caller: Any = io.caller()
+    assert caller() is asyncio.current_task()
     assert len({one, other, io.caller()}) == 3
 
 

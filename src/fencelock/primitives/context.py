@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from fencelock.core.errors import EngineError, FencelockError
-from fencelock.core.ticket import Owner
+from fencelock.core.ticket import Departure, Owner
 from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event
 from fencelock.io.reentry import ownership
@@ -224,6 +224,9 @@ class Context:
             if not claim.ended(DROPPED):
                 return
         self.forget(claim)
+        if not self.engine.traits.leases_expire:  # then it would stay for as long as its connection
+            self.sweeper.condemn(claim, Departure.LOST, claim.ticket.ttl)
+            self.sweeper.start()
         # Python hides the warning that the lease gives, unless it is asked to show it.
         where = ":".join(map(str, place_of(claim.site)))
         log.warning("lease on %r, acquired at %s, was never released", claim.ticket.name, where)

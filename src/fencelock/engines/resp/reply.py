@@ -48,8 +48,10 @@ class Reply(Generic[T]):
         if not self.done:
             self._value = value
             self.done = True
-            if self._task is not None:
-                self._context.run(self._task, self)
+            # A reply may be kept for long. It must not keep the task, whose result may be a lease.
+            task, self._task = self._task, None
+            if task is not None:
+                self._context.run(task, self)
 
     def arrive_soon(self, value: T) -> None:
         """Set the value, unless it was set before. The task continues in the next turn of the loop."""
@@ -65,8 +67,9 @@ class Reply(Generic[T]):
 
     def _wake_up(self) -> None:
         # `done` is set before this: a signal handler may cancel the task at this moment.
-        if self._task is not None:
-            self._loop.call_soon(self._task, self, context=self._context)
+        task, self._task = self._task, None
+        if task is not None:
+            self._loop.call_soon(task, self, context=self._context)
 
     async def within(self, timeout: float, otherwise: T) -> T:
         """Wait for it. After `timeout` seconds it is set to `otherwise`."""

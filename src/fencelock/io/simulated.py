@@ -44,8 +44,6 @@ class _Buried(BaseException):
 class Timer:
     """Something that happens at a moment, unless it is cancelled before."""
 
-    __slots__ = ("act",)
-
     def __init__(self, act: Callable[[], None]) -> None:
         self.act: Callable[[], None] | None = act
 
@@ -56,8 +54,6 @@ class Timer:
 
 class _Wait:
     """One suspension of one task. Yielded to the scheduler: this is the whole trap protocol."""
-
-    __slots__ = ("_world", "task", "timer", "value", "woken")
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -84,18 +80,12 @@ class _Wait:
 class SimulatedTask:
     """A coroutine of one process, run step by step by the world."""
 
-    __slots__ = (
-        "_coroutine", "_fuse", "_joiners", "_queued", "_throw", "_wait",
-        "cancelled", "done", "error", "io", "name", "result",
-    )  # fmt: skip
-
     def __init__(self, io: SimulatedIO, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
         self.io = io
         self.name = name
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
-        self.cancelled = 0
         self._coroutine = coroutine
         self._wait: _Wait | None = None
         self._joiners: list[_Wait] = []
@@ -136,7 +126,6 @@ class SimulatedTask:
         try:
             if self._throw:
                 self._throw = False
-                self.cancelled += 1
                 if wait is not None:
                     wait.task = None  # whatever it waited for may still come
                 trap = self._coroutine.throw(Cancelled())
@@ -326,10 +315,6 @@ class SimulatedIO(IO):
 
     def now(self) -> float:
         return self._booted + (self.world.time - self._origin) * self.rate
-
-    def true_time(self, moment: float) -> float:
-        """When this process's clock shows a moment, in true time."""
-        return self._origin + (moment - self._booted) / self.rate
 
     def event(self) -> Event:
         return _Event(self)

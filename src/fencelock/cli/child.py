@@ -23,14 +23,6 @@ class End(NamedTuple):
     """The supervisor stopped it because of its lease."""
 
 
-class NotStarted(Exception):
-    """The command could not be executed."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__(os.strerror(errno))
-        self.errno = errno
-
-
 class Child:
     """Tells the supervisor what to do with the command, and learns how the command ends."""
 
@@ -76,7 +68,7 @@ class Child:
         self._channel.send(signal=signum)
 
     async def end(self) -> End:
-        """Wait for the end of the command; `NotStarted` if it could not be executed."""
+        """Wait for the end of the command; `OSError` if it could not be executed."""
         assert self._end is not None, "start() comes first"
         return await self._end
 
@@ -115,7 +107,7 @@ class Child:
         if started is not None:
             self._group = started
         if failed is not None:
-            self._end.set_exception(NotStarted(failed))
+            self._end.set_exception(OSError(failed, os.strerror(failed)))
         if ended is not None:
             self._end.set_result(End(ended, stopped))
         if stopping is not None:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 
 from fencelock.cli import exits
-from fencelock.cli.child import Child, NotStarted
+from fencelock.cli.child import Child
 from fencelock.cli.messages import say, say_warnings
 from fencelock.cli.options import require_cross_process, usage_errors
 from fencelock.cli.run import RunOptions
@@ -103,8 +103,8 @@ async def _run(
     reporting = asyncio.create_task(_report(lease, child))
     try:
         code, stopped = await child.end()
-    except NotStarted as error:
-        say(f"cannot run {options.command[0]!r}: {error}")
+    except OSError as error:
+        say(f"cannot run {options.command[0]!r}: {error.strerror}")
         await _release(lease)
         return exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
     finally:

@@ -26,8 +26,8 @@ TIMEOUT = 30.0
 _FRAME = 0.1
 """Seconds between two pictures."""
 
-Draw = Callable[[Inspection | None, str], object]
-"""Shows the state of the lock, if it is known, under a title."""
+Draw = Callable[[Inspection, str], object]
+"""Shows the state of the lock under a title."""
 
 
 class NoProgress(Exception):
@@ -141,17 +141,14 @@ class Demo:
 
     def _fence_of(self, worker: Worker) -> int:
         """The fence of the worker's lease, by what the engine says; 0 if it holds none."""
-        seen = (
-            self._inspect()
-        )  # None if the worker was stopped in a transaction, which blocks all others
-        holders = seen.holders if seen else ()
+        holders = self._inspect().holders
         return next((each.fence for each in holders if each.owner.pid == worker.pid), 0)
 
-    def _inspect(self) -> Inspection | None:
+    def _inspect(self) -> Inspection:
         try:
             return self._client.inspect(NAME)
-        except EngineError:
-            return None
+        except EngineError:  # a worker was stopped in a transaction, which blocks all others
+            return Inspection(NAME, (), (), waiting=0, fence=0, abandoned=False)
 
     def _resume(self, worker: Worker) -> None:
         self._history.add_line(now(), worker.name, "is continued by us (SIGCONT)")

@@ -49,7 +49,7 @@ def view(history: History) -> Iterator[Draw]:
         return
     printed = 0
 
-    def print_lines(seen: Inspection | None, title: str) -> None:
+    def print_lines(seen: Inspection, title: str) -> None:
         nonlocal printed
         for at, who, what, _ in history.log[printed:]:
             print(f"{at:6.2f} s  {who:<5} {what}", flush=True)
@@ -58,9 +58,7 @@ def view(history: History) -> Iterator[Draw]:
     yield print_lines
 
 
-def picture(
-    console: Console, history: History, seen: Inspection | None, title: str
-) -> RenderableType:
+def picture(console: Console, history: History, seen: Inspection, title: str) -> RenderableType:
     """The present state, no higher than the terminal."""
     colours = dict(zip(history.workers, COLOURS, strict=False))
     head = Text.assemble(
@@ -85,28 +83,26 @@ def _panel(title: str, content: RenderableType, legend: str | None = None) -> Pa
     return Panel(content, title=title, title_align="left", subtitle=legend, subtitle_align="right")
 
 
-def _lock(history: History, seen: Inspection | None, colours: dict[str, str]) -> RenderableType:
+def _lock(history: History, seen: Inspection, colours: dict[str, str]) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", width=9)
     grid.add_column(no_wrap=True, overflow="ellipsis")
     holder = Text("-", style="dim")
-    fence = Text(str(seen.fence) if seen and seen.fence else "-")
+    fence = Text(str(seen.fence or "-"))
     queue = Text()
-    if seen is not None:
-        for each in seen.holders:
-            name = each.owner.label
-            state = history.workers[name].state if name in history.workers else None
-            gone = f", {state.value}" if state in (State.STOPPED, State.DEAD) else ""
-            holder = Text.assemble(
-                (name, f"bold {colours.get(name, '')}"),
-                f" (pid {each.owner.pid}",
-                (gone, "red"),
-                f") for {each.held_for:.1f} s, expires in {each.expires_in:.1f} s",
-            )
-            fence = Text(str(each.fence), style="bold")
-        for waiter in seen.waiters:
-            queue.append(waiter.owner.label, colours.get(waiter.owner.label, ""))
-            queue.append(f" {waiter.waiting_for:.1f} s   ", "dim")
+    for each in seen.holders:
+        name = each.owner.label
+        state = history.workers[name].state.value
+        holder = Text.assemble(
+            (name, f"bold {colours[name]}"),
+            f" (pid {each.owner.pid}",
+            (f", {state}" if state in ("stopped", "dead") else "", "red"),
+            f") for {each.held_for:.1f} s, expires in {each.expires_in:.1f} s",
+        )
+        fence = Text(str(each.fence), style="bold")
+    for waiter in seen.waiters:
+        queue.append(waiter.owner.label, colours[waiter.owner.label])
+        queue.append(f" {waiter.waiting_for:.1f} s   ", "dim")
     grid.add_row("holder", holder)
     grid.add_row("fence", fence)
     grid.add_row("queue", queue if queue else Text("-", style="dim"))

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fencelock.core.durations import DRIFT
 from fencelock.core.errors import FencelockError
@@ -155,10 +155,6 @@ class SimulatedTask:
         for wait in self._joiners:
             wait.wake(None)
 
-    def _bury(self) -> None:
-        with suppress(_Buried, Exception):  # whatever it says now, nobody is there to listen
-            self._coroutine.throw(_Buried())
-
     def __repr__(self) -> str:
         return f"<{self.name} of {self.io.name}>"
 
@@ -223,7 +219,9 @@ class World:
                 self._step(task)
                 self.time += random() * _TICK
             else:
-                next_time = self._next_timer()
+                while timers and timers[0][2].act is None:
+                    heapq.heappop(timers)
+                next_time = timers[0][0] if timers else math.inf
                 if next_time == math.inf or next_time > until:
                     if until < math.inf:
                         self.time = max(self.time, until)
@@ -242,12 +240,6 @@ class World:
         if self.after_step is not None:
             self.after_step(task.io)
 
-    def _next_timer(self) -> float:
-        timers = self._timers
-        while timers and timers[0][2].act is None:
-            heapq.heappop(timers)
-        return timers[0][0] if timers else math.inf
-
     def tail(self, lines: int | None = None) -> list[str]:
         """The last lines of the trace, or all of it, for people."""
         noted = self.trace if lines is None else self.trace[-lines:]
@@ -258,7 +250,11 @@ class World:
         self.closed = True
         for io in self.processes:
             while io.tasks:
-                io.tasks.popitem()[0]._bury()
+                task, _ = io.tasks.popitem()
+                with suppress(
+                    _Buried, Exception
+                ):  # whatever it says now, nobody is there to listen
+                    task._coroutine.throw(_Buried())
 
 
 class _Event:
@@ -340,8 +336,7 @@ class SimulatedIO(IO):
         await task.join()
         if task.error is not None:
             raise task.error
-        result: T = task.result
-        return result
+        return cast(T, task.result)
 
     def caller(self) -> object:
         return self.world.current

@@ -48,12 +48,10 @@ class StaleWrite(NamedTuple):
 
     def checks(self) -> dict[str, str]:
         """What must be true of it, and how it was broken; empty if it held."""
-        kept = self.guarded == _BALANCE + SECOND
+        holds = "" if self.guarded == _BALANCE + SECOND else f"it holds {self.guarded}"
         return {
             "the guard refused the stale write": "" if self.refused else "it was accepted",
-            "the guarded account kept the second payment": ""
-            if kept
-            else f"it holds {self.guarded}",
+            "the guarded account kept the second payment": holds,
         }
 
 

@@ -193,11 +193,9 @@ class Supervisor:
     def _suspended(self, by: int) -> None:
         if self._kill_at is not None:
             return  # we have continued it, so that it can end
-        if by in TERMINAL_STOPS:
-            self._terminal.want()
-            if self._terminal.lend(self._group):
-                _send(self._group, signal.SIGCONT)
-                return
+        if by in TERMINAL_STOPS and self._terminal.lend(self._group, wanted=True):
+            _send(self._group, signal.SIGCONT)
+            return
         # Like a job of a shell: the wrapper suspends itself too, so that the shell takes over. Nobody
         # renews the lease then, and before it ends, the command is stopped for good.
         self._terminal.take_back(self._group)

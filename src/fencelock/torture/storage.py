@@ -16,7 +16,6 @@ class Write:
     """One write as the store saw it."""
 
     name: str
-    time: float
     fence: int
     id: str
     value: int
@@ -68,7 +67,7 @@ class GuardedCounters:
         def action() -> bool:
             row = self._row(name)
             accepted = self.admit(row, fence, id)
-            write = Write(name, self._world.time, fence, id, value, row.value, accepted)
+            write = Write(name, fence, id, value, row.value, accepted)
             self.writes.append(write)
             if accepted:
                 row.value = value

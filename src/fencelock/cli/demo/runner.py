@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from fencelock.cli.channel import Channel
-from fencelock.cli.demo.history import History, State, Turn, Worker
+from fencelock.cli.demo.history import History, State, Worker
 from fencelock.cli.demo.worker import NAME
 from fencelock.client import Client
 from fencelock.core.errors import EngineError
@@ -63,12 +63,17 @@ class Demo:
             self._title = "Taking turns, in order of arrival"
             self._watch(3.0 * pause)
 
-            fault = self._hit_holder("stopped")
+            stopped = self._hit_holder("stopped")
             self._title = (
-                f"The others go on; {fault.worker} is still stopped, and its lease is lost"
+                f"The others go on; {stopped.name} is still stopped, and its lease is lost"
             )
             self._watch(1.5 * pause)
-            self._resume(history.workers[fault.worker])
+            history.add_line(now(), stopped.name, "is continued by us (SIGCONT)")
+            self._title = (
+                f"{stopped.name} goes on, and lease.check() tells it that its lease is lost"
+            )
+            os.kill(stopped.pid, signal.SIGCONT)
+            self._watch_until(lambda: stopped.state is not State.STOPPED, "its LeaseLost")
             self._watch(1.5 * pause)
 
             self._hit_holder("killed")
@@ -107,56 +112,44 @@ class Demo:
         channel = Channel(process.stdout.fileno())
         self._selector.register(channel.fd, selectors.EVENT_READ, (name, channel))
 
-    def _hit_holder(self, kind: str) -> Turn:
+    def _hit_holder(self, kind: str) -> Worker:
         """Stop a worker that really is the holder at that moment, and kill it if `kind` is "killed".
 
-        Returns its turn, when another worker has got the lock.
+        Returns it when another worker has got the lock.
         """
         history = self._history
         hit_before = {turn.worker for turn in history.faults()}
 
-        def holders() -> list[Worker]:
+        def candidates() -> list[Worker]:
             workers = history.workers.values()
             holding = (each for each in workers if each.state is State.HOLDING)
             return [each for each in holding if each.name not in hit_before]
 
         while True:
-            self._watch_until(holders, "a holder")
-            (worker, *_) = holders()
+            self._watch_until(candidates, "a holder")
+            worker = candidates()[0]
             os.kill(worker.pid, signal.SIGSTOP)
             wait_until_stopped(worker.pid)
             at = now()
             self._receive(0)  # all that it has reported until then
-            fence = self._fence_of(worker)
-            if fence and worker.state is State.HOLDING:
+            holders = self._inspect().holders
+            fences = [each.fence for each in holders if each.owner.pid == worker.pid]
+            if fences and worker.state is State.HOLDING:
                 break
             os.kill(worker.pid, signal.SIGCONT)  # it was about to release: try the next holder
         if kind == "killed":
             self._processes[worker.name].kill()
             self._processes[worker.name].wait()
-        turn = history.hit(kind, worker, fence, at)
+        turn = history.hit(kind, worker, fences[0], at)
         self._title = f"{worker.name} was {kind} while holding: the others wait for its ttl"
         self._watch_until(lambda: history.next_after(turn), f"a holder after one was {kind}")
-        return turn
-
-    def _fence_of(self, worker: Worker) -> int:
-        """The fence of the worker's lease, by what the engine says; 0 if it holds none."""
-        holders = self._inspect().holders
-        return next((each.fence for each in holders if each.owner.pid == worker.pid), 0)
+        return worker
 
     def _inspect(self) -> Inspection:
         try:
             return self._client.inspect(NAME)
         except EngineError:  # a worker was stopped in a transaction, which blocks all others
             return Inspection(NAME, (), (), waiting=0, fence=0, abandoned=False)
-
-    def _resume(self, worker: Worker) -> None:
-        self._history.add_line(now(), worker.name, "is continued by us (SIGCONT)")
-        self._title = f"{worker.name} goes on, and lease.check() tells it that its lease is lost"
-        os.kill(worker.pid, signal.SIGCONT)
-        self._watch_until(
-            lambda: worker.state is not State.STOPPED, "the LeaseLost of the stopped worker"
-        )
 
     # --- watching
 

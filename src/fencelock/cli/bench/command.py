@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencelock.cli.exits import exit_on_signals
 from fencelock.cli.messages import say, say_warnings
 from fencelock.cli.options import json_option, open_client, url_option
-from fencelock.cli.signals import exit_on_signals
 from fencelock.cli.tables import print_table
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ import click
 
 from fencelock.cli import exits
 from fencelock.cli.messages import say
-from fencelock.cli.signals import exit_on_signals
 
 
 @click.command(
@@ -41,7 +40,7 @@ def demo(context: click.Context, seconds: float) -> None:
     from fencelock.cli.demo.view import print_summary, view
     from fencelock.io.clock import now
 
-    with exit_on_signals(), tempfile.TemporaryDirectory(prefix="fencelock-demo-") as folder:
+    with exits.exit_on_signals(), tempfile.TemporaryDirectory(prefix="fencelock-demo-") as folder:
         url = f"sqlite:///{Path(folder) / 'locks.db'}"
         history = History(now())
         try:

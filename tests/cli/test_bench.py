@@ -20,7 +20,7 @@ from fencelock.cli.bench.figures import (
     turns_of,
     waiting,
 )
-from fencelock.cli.bench.job import Samples
+from fencelock.cli.bench.worker import Samples
 from tests.cli.conftest import Cli, Started, gone
 from tests.cli.terminals import on_a_terminal
 from tests.effort import only_in_soaks

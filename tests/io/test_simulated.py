@@ -345,8 +345,6 @@ def test_clocks_differ_but_never_by_more_than_their_drift() -> None:
     assert all(1000 * (1 - DRIFT) - 1e-6 <= time <= 1000 * (1 + DRIFT) + 1e-6 for time in elapsed)
     assert min(elapsed) == pytest.approx(1000 * (1 - DRIFT)), "and some are as wrong as allowed"
     assert max(elapsed) == pytest.approx(1000 * (1 + DRIFT))
-    for io, start in zip(processes, before, strict=True):
-        assert io.true_time(start) == pytest.approx(START)
 
 
 def test_a_livelock_is_noticed() -> None:

@@ -7,40 +7,23 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable
-from typing import NamedTuple
 
 from fencelock.cli import exits
 from fencelock.cli.channel import Channel
+from fencelock.cli.messages import say
 from fencelock.cli.terminal import Terminal
-
-
-class End(NamedTuple):
-    """How the command ended."""
-
-    code: int
-    stopped: bool
-    """The supervisor stopped it because of its lease."""
-
-
-class NotStarted(Exception):
-    """The command could not be executed."""
-
-    def __init__(self, errno: int) -> None:
-        super().__init__(os.strerror(errno))
-        self.errno = errno
 
 
 class Child:
     """Tells the supervisor what to do with the command, and learns how the command ends."""
 
-    def __init__(self, supervisor: int, channel: Channel, say: Callable[[str], None]) -> None:
+    def __init__(self, supervisor: int, channel: Channel) -> None:
         self._supervisor = supervisor
         self._channel = channel
-        self._say = say
         self._deadline = 0.0
         self._group = 0
-        self._end: asyncio.Future[End] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._end: asyncio.Future[tuple[int, bool]] = self._loop.create_future()
         # A job that a shell can stop and continue. Without a terminal no shell does that. A signal that
         # was ignored when we were started stays ignored.
         self._is_job = bool(Terminal(os.getpgrp())) and (
@@ -55,9 +38,7 @@ class Child:
         `environment` is added to our own; None removes a variable. When the lease is lost, the command
         gets `grace` seconds to end, and it must be dead `margin` seconds before the deadline.
         """
-        loop = asyncio.get_running_loop()
-        self._end = loop.create_future()
-        loop.add_reader(self._channel.fd, self._receive)
+        self._loop.add_reader(self._channel.fd, self._receive)
         self._forward_ctrl_z()
         self._channel.send(start=environment, deadline=deadline, grace=grace, margin=margin)
 
@@ -75,15 +56,16 @@ class Child:
         """Send a signal to the command's process group."""
         self._channel.send(signal=signum)
 
-    async def end(self) -> End:
-        """Wait for the end of the command; `NotStarted` if it could not be executed."""
-        assert self._end is not None, "start() comes first"
+    async def end(self) -> tuple[int, bool]:
+        """Wait for the end of the command; `OSError` if it could not be executed.
+
+        Returns the exit code, and whether the supervisor stopped the command because of its lease.
+        """
         return await self._end
 
     def close(self) -> None:
         """End the supervisor, after the command or without one."""
-        if self._end is not None:
-            asyncio.get_running_loop().remove_reader(self._channel.fd)
+        self._loop.remove_reader(self._channel.fd)
         self._channel.close()
         with contextlib.suppress(ChildProcessError):  # SIGCHLD is ignored: the kernel has reaped it
             os.waitpid(self._supervisor, 0)
@@ -92,15 +74,14 @@ class Child:
         messages = self._channel.receive()
         for message in messages or ():
             self._handle(**message)
-        assert self._end is not None
         if messages is None and not self._end.done():
-            self._say("the command's supervisor was killed: killing the command")
+            say("the command's supervisor was killed: killing the command")
             if self._group:
                 with contextlib.suppress(OSError):
                     os.killpg(self._group, signal.SIGKILL)
-            self._end.set_result(End(exits.SIGNALLED + signal.SIGKILL, stopped=True))
+            self._end.set_result((exits.SIGNALLED + signal.SIGKILL, True))
         if self._end.done():
-            asyncio.get_running_loop().remove_reader(self._channel.fd)
+            self._loop.remove_reader(self._channel.fd)
 
     def _handle(
         self,
@@ -111,15 +92,14 @@ class Child:
         ended: int | None = None,
         stopped: bool = False,
     ) -> None:
-        assert self._end is not None
         if started is not None:
             self._group = started
         if failed is not None:
-            self._end.set_exception(NotStarted(failed))
+            self._end.set_exception(OSError(failed, os.strerror(failed)))
         if ended is not None:
-            self._end.set_result(End(ended, stopped))
+            self._end.set_result((ended, stopped))
         if stopping is not None:
-            self._say(f"{stopping}: stopping the command")
+            say(f"{stopping}: stopping the command")
         if suspended:
             _suspend_like_a_job()
             self._forward_ctrl_z()
@@ -128,8 +108,7 @@ class Child:
     def _forward_ctrl_z(self) -> None:
         """On Ctrl-Z, suspend the command first. We follow when the supervisor says that it is suspended."""
         if self._is_job:
-            loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGTSTP, self.signal, signal.SIGTSTP)
+            self._loop.add_signal_handler(signal.SIGTSTP, self.signal, signal.SIGTSTP)
 
 
 def _suspend_like_a_job() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ import click
 from fencelock.cli.messages import printable
 from fencelock.cli.options import json_option, name_argument, open_client, url_option
 from fencelock.cli.tables import print_table
-from fencelock.core.ticket import READING, Contender, Holder, Inspection, Waiter
+from fencelock.core.ticket import READING, Contender, Holder, Inspection
 
 
 @click.command(
@@ -66,7 +67,11 @@ def show(name: str, limit: int, as_json: bool, url: str | None) -> None:
     with open_client(url) as client:
         seen = client.inspect(name, limit=limit)
     if as_json:
-        _print_json({**_summary(seen), "waiters": [_waiter_json(each) for each in seen.waiters]})
+        waiters = [
+            {**_contender_json(each), "waiting_for": round(each.waiting_for, 3)}
+            for each in seen.waiters
+        ]
+        _print_json({**_summary(seen), "waiters": waiters})
         return
     for line in _describe(seen):
         click.echo(line)
@@ -115,12 +120,8 @@ def _rows(seen: Inspection) -> list[tuple[str, ...]]:
 
 
 def _cells(contender: Contender, seconds: float) -> tuple[str, ...]:
-    return (
-        _owner(contender),
-        str(contender.fence),
-        duration(seconds),
-        duration(contender.expires_in),
-    )
+    durations = map(duration, (seconds, contender.expires_in))
+    return (_owner(contender), str(contender.fence), *durations)
 
 
 def _owner(contender: Contender) -> str:
@@ -153,10 +154,6 @@ def holder_json(holder: Holder) -> dict[str, Any]:
     }
 
 
-def _waiter_json(waiter: Waiter) -> dict[str, Any]:
-    return {**_contender_json(waiter), "waiting_for": round(waiter.waiting_for, 3)}
-
-
 def _contender_json(contender: Contender) -> dict[str, Any]:
     owner = contender.owner
     return {
@@ -183,11 +180,8 @@ def duration(seconds: float) -> str:
     if seconds < 9.95:
         return f"{max(0.0, seconds):.1f} s"
     total = round(seconds)
-    for size, unit, smaller_size, smaller in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
+    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+    for (size, unit), (smaller_size, smaller) in pairwise(units):
         if total >= size:
             rest = total % size // smaller_size
             return f"{total // size} {unit} {rest} {smaller}" if rest else f"{total // size} {unit}"

@@ -47,39 +47,28 @@ for command in (run, ls, show, break_, schema, migrate, bench, demo):
 def main() -> NoReturn:
     """Run the command line and exit. An error is one line on stderr, never a traceback."""
     try:
-        code = _main()
-    except KeyboardInterrupt:
+        result = cli.main(prog_name="fencelock", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        code = exits.USAGE
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "fencelock"
+        say(f"{error.format_message()} See: {command} --help")
+        code = exits.USAGE
+    except (KeyboardInterrupt, click.Abort):
         code = exits.SIGNALLED + 2
     except FencelockError as error:
         say(str(error))
         code = exits.UNAVAILABLE
     except Exception as error:
-        code = _defect(error)
+        if os.environ.get("FENCELOCK_DEBUG"):
+            import traceback
+
+            traceback.print_exception(error)
+        say(
+            f"this is a bug in fencelock, please report it: {type(error).__name__}: {error} "
+            "(FENCELOCK_DEBUG=1 shows where)"
+        )
+        code = exits.INTERNAL
     sys.exit(code)
-
-
-def _main() -> int:
-    try:
-        code = cli.main(prog_name="fencelock", standalone_mode=False)
-        return code if isinstance(code, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        return exits.USAGE
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "fencelock"
-        say(f"{error.format_message()} See: {command} --help")
-        return exits.USAGE
-    except click.Abort:
-        raise KeyboardInterrupt from None
-
-
-def _defect(error: Exception) -> int:
-    if os.environ.get("FENCELOCK_DEBUG"):
-        import traceback
-
-        traceback.print_exception(error)
-    say(
-        f"this is a bug in fencelock, please report it: {type(error).__name__}: {error} "
-        "(FENCELOCK_DEBUG=1 shows where)"
-    )
-    return exits.INTERNAL

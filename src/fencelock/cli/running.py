@@ -8,7 +8,8 @@ import signal
 from collections.abc import Callable
 
 from fencelock.cli import exits
-from fencelock.cli.child import Child, NotStarted
+from fencelock.cli.channel import Channel
+from fencelock.cli.child import Child
 from fencelock.cli.messages import say, say_warnings
 from fencelock.cli.options import require_cross_process, usage_errors
 from fencelock.cli.run import RunOptions
@@ -26,10 +27,11 @@ def run_under_lock(options: RunOptions) -> int:
     say_warnings()
     # First of all, while there is only one thread: a fork copies no other threads.
     supervisor, channel = fork_supervisor(options.command)
-    return asyncio.run(_open_and_run(options, Child(supervisor, channel, say)))
+    return asyncio.run(_open_and_run(options, supervisor, channel))
 
 
-async def _open_and_run(options: RunOptions, child: Child) -> int:
+async def _open_and_run(options: RunOptions, supervisor: int, channel: Channel) -> int:
+    child = Child(supervisor, channel)
     signals = _Signals()
     try:
         with usage_errors():
@@ -103,8 +105,8 @@ async def _run(
     reporting = asyncio.create_task(_report(lease, child))
     try:
         code, stopped = await child.end()
-    except NotStarted as error:
-        say(f"cannot run {options.command[0]!r}: {error}")
+    except OSError as error:
+        say(f"cannot run {options.command[0]!r}: {error.strerror}")
         await _release(lease)
         return exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
     finally:

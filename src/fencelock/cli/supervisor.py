@@ -17,7 +17,6 @@ import os
 import select
 import signal
 import socket
-from types import FrameType
 from typing import NoReturn
 
 from fencelock.cli.channel import Channel
@@ -83,9 +82,8 @@ class Supervisor:
             # A handler instead of SIG_IGN, because the command would inherit that. A signal that was
             # ignored before, as by nohup, stays ignored.
             if signal.getsignal(each) != signal.SIG_IGN or each == signal.SIGCHLD:
-                signal.signal(each, _do_nothing)
+                signal.signal(each, lambda signum, frame: None)
         readable, writable = os.pipe()
-        os.set_blocking(readable, False)
         os.set_blocking(writable, False)
         signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
         return readable
@@ -96,7 +94,7 @@ class Supervisor:
             channel = [] if self._wrapper_gone else [self._channel.fd]
             readable, _, _ = select.select([self._wake, *channel], [], [], self._wait_at_most())
             if self._wake in readable:
-                _drain(self._wake)
+                os.read(self._wake, 4096)
             if self._channel.fd in readable:
                 self._receive()
             self._check_command()
@@ -111,7 +109,7 @@ class Supervisor:
         if self._code is None:
             return False
         # A command that was told to stop may leave processes of its group behind: they must stop as well.
-        return self._kill_at is None or not _alive(self._group)
+        return self._kill_at is None or not _send(self._group, 0)
 
     def _wait_at_most(self) -> float:
         if self._kill_at is not None:
@@ -195,11 +193,9 @@ class Supervisor:
     def _suspended(self, by: int) -> None:
         if self._kill_at is not None:
             return  # we have continued it, so that it can end
-        if by in TERMINAL_STOPS:
-            self._terminal.want()
-            if self._terminal.lend(self._group):
-                _send(self._group, signal.SIGCONT)
-                return
+        if by in TERMINAL_STOPS and self._terminal.lend(self._group, wanted=True):
+            _send(self._group, signal.SIGCONT)
+            return
         # Like a job of a shell: the wrapper suspends itself too, so that the shell takes over. Nobody
         # renews the lease then, and before it ends, the command is stopped for good.
         self._terminal.take_back(self._group)
@@ -244,26 +240,10 @@ def _become(
         os._exit(127)
 
 
-def _do_nothing(signum: int, frame: FrameType | None) -> None:
-    pass
-
-
-def _drain(descriptor: int) -> None:
+def _send(group: int, signum: int) -> bool:
+    """Send a signal to a group. Returns whether the group is there: signal 0 does only that."""
     try:
-        while os.read(descriptor, 4096):
-            pass
-    except BlockingIOError:
-        pass
-
-
-def _send(group: int, signum: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS refuses for a zombie
         os.killpg(group, signum)
-
-
-def _alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
+    except (ProcessLookupError, PermissionError):  # macOS refuses for a zombie
         return False
     return True

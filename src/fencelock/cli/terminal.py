@@ -30,12 +30,9 @@ class Terminal:
     def __bool__(self) -> bool:
         return self._fd >= 0
 
-    def want(self) -> None:
-        """Remember that the borrower wants the terminal, also for a later `lend`."""
-        self._wanted = True
-
-    def lend(self, borrower: int) -> bool:
-        """Give the terminal to the borrower if it wants it. Returns False if it is not ours to give."""
+    def lend(self, borrower: int, *, wanted: bool = False) -> bool:
+        """Give the terminal to the borrower if it wants it, now or earlier. Returns whether it was given."""
+        self._wanted |= wanted
         return self._wanted and self._pass(self._lender, borrower)
 
     def take_back(self, borrower: int) -> None:

@@ -14,7 +14,7 @@ from fencelock.io.blocking import blocking
 class BaseColumnGuard:
     """What `ColumnGuard` and `AsyncColumnGuard` share."""
 
-    _blocking: ClassVar[bool]
+    _blocking: ClassVar[bool] = True
 
     def __init__(
         self, table: str, *, key: str = "id", fence: str = "fence", holder: str = "holder"
@@ -67,7 +67,5 @@ class AsyncColumnGuard(BaseColumnGuard):
 
 class ColumnGuard(BaseColumnGuard):
     """Updates a row unless a newer holder has. The row has two extra columns, `fence` and `holder`."""
-
-    _blocking = True
 
     update = blocking(AsyncColumnGuard.update)

@@ -39,7 +39,7 @@ def fence_key(name: str, key: str) -> str:
 class BaseRedisGuard:
     """What `RedisGuard` and `AsyncRedisGuard` share."""
 
-    _blocking: ClassVar[bool]
+    _blocking: ClassVar[bool] = True
 
     def __init__(self, client: Any, *, keys: Sequence[str] = ()) -> None:
         self._client = client
@@ -112,8 +112,6 @@ class RedisGuard(BaseRedisGuard):
 
     `keys` are the keys that `raise_fence` protects if the call names none.
     """
-
-    _blocking = True
 
     set = blocking(AsyncRedisGuard.set)
     hset = blocking(AsyncRedisGuard.hset)

@@ -67,7 +67,7 @@ def check_identifier(text: str) -> str:
 class BaseSqlGuard:
     """What `SqlGuard` and `AsyncSqlGuard` share."""
 
-    _blocking: ClassVar[bool]
+    _blocking: ClassVar[bool] = True
     _open: Callable[[], Any] | None
 
     def __init__(self, table: str) -> None:
@@ -168,8 +168,6 @@ class SqlGuard(BaseSqlGuard):
     Django's. `open` is needed only for `raise_fence` and `lock(…, guard=…)`: it returns a connection for a
     `with` block that commits at its end, as SQLAlchemy's `engine.begin` does.
     """
-
-    _blocking = True
 
     def __init__(
         self,

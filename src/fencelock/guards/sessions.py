@@ -6,7 +6,7 @@ No driver is imported at the top of the file: only a caller that has such a conn
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, ClassVar, Literal, cast, get_args
 
@@ -35,19 +35,18 @@ class Session(ABC):
 
     async def run(self, sql: str, *values: Any) -> int:
         """Run a statement without rows. Returns how many rows it changed, or -1 if that is not known yet."""
-        cursor = self._cursor()
-        try:
-            await _settled(cursor.execute(sql.replace("{}", self.placeholder), values))
-            return int(cursor.rowcount)
-        finally:
-            await _settled(cursor.close())
+        return int(await self._execute(sql, values, lambda cursor: cursor.rowcount))
 
     async def ask(self, sql: str, *values: Any) -> list[Sequence[Any]]:
         """Run a statement, and return its rows."""
+        rows = await self._execute(sql, values, lambda cursor: cursor.fetchall())
+        return [tuple(row.values()) if isinstance(row, Mapping) else row for row in rows]
+
+    async def _execute(self, sql: str, values: Sequence[Any], answer: Callable[[Any], Any]) -> Any:
         cursor = self._cursor()
         try:
             await _settled(cursor.execute(sql.replace("{}", self.placeholder), values))
-            return [_plain(row) for row in await _settled(cursor.fetchall())]
+            return await _settled(answer(cursor))
         finally:
             await _settled(cursor.close())
 
@@ -75,21 +74,15 @@ class _Apsw(Session):
         return "sqlite", self.connection.in_transaction
 
     async def run(self, sql: str, *values: Any) -> int:
-        self.connection.execute(sql.replace("{}", self.placeholder), values)
+        await self.ask(sql, *values)  # its cursors have no `rowcount`
         return int(self.connection.changes())
-
-    async def ask(self, sql: str, *values: Any) -> list[Sequence[Any]]:
-        rows = self.connection.execute(sql.replace("{}", self.placeholder), values)
-        return [_plain(row) for row in rows]
 
 
 class _Psycopg(Session):
     async def look(self) -> tuple[Dialect, bool]:
         connection, idle = self.connection, 0
-        return (
-            "postgresql",
-            not connection.autocommit or connection.info.transaction_status != idle,
-        )
+        begun = connection.info.transaction_status != idle
+        return "postgresql", begun or not connection.autocommit
 
     def _cursor(self) -> Any:
         from psycopg.rows import tuple_row
@@ -123,18 +116,12 @@ class _Sqlalchemy(Session):
             return cast(tuple[Dialect, bool], await self.connection.run_sync(_look))
         return _look(self.connection)
 
-    async def run(self, sql: str, *values: Any) -> int:
-        return int((await self._execute(sql, values)).rowcount)
-
-    async def ask(self, sql: str, *values: Any) -> list[Sequence[Any]]:
-        return list((await self._execute(sql, values)).fetchall())
-
-    async def _execute(self, sql: str, values: Sequence[Any]) -> Any:
+    async def _execute(self, sql: str, values: Sequence[Any], answer: Callable[[Any], Any]) -> Any:
         from sqlalchemy import text
 
         named = sql.format(*(f":v{number}" for number in range(len(values))))
         parameters = {f"v{number}": value for number, value in enumerate(values)}
-        return await _settled(self.connection.execute(text(named), parameters))
+        return answer(await _settled(self.connection.execute(text(named), parameters)))
 
 
 _BLOCKING: dict[tuple[str, str], type[Session]] = {
@@ -211,10 +198,6 @@ def _commits(connection: Any) -> bool:
     except (AttributeError, NotImplementedError):  # an older SQLAlchemy, or another driver
         chosen = connection.get_execution_options().get("isolation_level")
         return "AUTOCOMMIT" in (chosen, connection.get_isolation_level())
-
-
-def _plain(row: Any) -> Sequence[Any]:
-    return tuple(row.values()) if isinstance(row, Mapping) else row
 
 
 def stamped(row: Sequence[Any]) -> tuple[int, str]:

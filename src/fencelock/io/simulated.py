@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from fencelock.core.durations import DRIFT
 from fencelock.core.errors import FencelockError
@@ -44,8 +44,6 @@ class _Buried(BaseException):
 class Timer:
     """Something that happens at a moment, unless it is cancelled before."""
 
-    __slots__ = ("act",)
-
     def __init__(self, act: Callable[[], None]) -> None:
         self.act: Callable[[], None] | None = act
 
@@ -56,8 +54,6 @@ class Timer:
 
 class _Wait:
     """One suspension of one task. Yielded to the scheduler: this is the whole trap protocol."""
-
-    __slots__ = ("_world", "task", "timer", "value", "woken")
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -84,18 +80,12 @@ class _Wait:
 class SimulatedTask:
     """A coroutine of one process, run step by step by the world."""
 
-    __slots__ = (
-        "_coroutine", "_fuse", "_joiners", "_queued", "_throw", "_wait",
-        "cancelled", "done", "error", "io", "name", "result",
-    )  # fmt: skip
-
     def __init__(self, io: SimulatedIO, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
         self.io = io
         self.name = name
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
-        self.cancelled = 0
         self._coroutine = coroutine
         self._wait: _Wait | None = None
         self._joiners: list[_Wait] = []
@@ -136,7 +126,6 @@ class SimulatedTask:
         try:
             if self._throw:
                 self._throw = False
-                self.cancelled += 1
                 if wait is not None:
                     wait.task = None  # whatever it waited for may still come
                 trap = self._coroutine.throw(Cancelled())
@@ -165,10 +154,6 @@ class SimulatedTask:
             self.io.world.failures.append((self, error))
         for wait in self._joiners:
             wait.wake(None)
-
-    def _bury(self) -> None:
-        with suppress(_Buried, Exception):  # whatever it says now, nobody is there to listen
-            self._coroutine.throw(_Buried())
 
     def __repr__(self) -> str:
         return f"<{self.name} of {self.io.name}>"
@@ -234,7 +219,9 @@ class World:
                 self._step(task)
                 self.time += random() * _TICK
             else:
-                next_time = self._next_timer()
+                while timers and timers[0][2].act is None:
+                    heapq.heappop(timers)
+                next_time = timers[0][0] if timers else math.inf
                 if next_time == math.inf or next_time > until:
                     if until < math.inf:
                         self.time = max(self.time, until)
@@ -253,12 +240,6 @@ class World:
         if self.after_step is not None:
             self.after_step(task.io)
 
-    def _next_timer(self) -> float:
-        timers = self._timers
-        while timers and timers[0][2].act is None:
-            heapq.heappop(timers)
-        return timers[0][0] if timers else math.inf
-
     def tail(self, lines: int | None = None) -> list[str]:
         """The last lines of the trace, or all of it, for people."""
         noted = self.trace if lines is None else self.trace[-lines:]
@@ -269,7 +250,11 @@ class World:
         self.closed = True
         for io in self.processes:
             while io.tasks:
-                io.tasks.popitem()[0]._bury()
+                task, _ = io.tasks.popitem()
+                with suppress(
+                    _Buried, Exception
+                ):  # whatever it says now, nobody is there to listen
+                    task._coroutine.throw(_Buried())
 
 
 class _Event:
@@ -327,10 +312,6 @@ class SimulatedIO(IO):
     def now(self) -> float:
         return self._booted + (self.world.time - self._origin) * self.rate
 
-    def true_time(self, moment: float) -> float:
-        """When this process's clock shows a moment, in true time."""
-        return self._origin + (moment - self._booted) / self.rate
-
     def event(self) -> Event:
         return _Event(self)
 
@@ -355,8 +336,7 @@ class SimulatedIO(IO):
         await task.join()
         if task.error is not None:
             raise task.error
-        result: T = task.result
-        return result
+        return cast(T, task.result)
 
     def caller(self) -> object:
         return self.world.current

@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fencelock.core.deadlock import POLICIES
 from fencelock.core.ticket import Owner
-from fencelock.io.simulated import START, SimulatedIO, SimulatedTask, World
+from fencelock.io.simulated import START, SimulatedIO, World
 from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lock import AsyncLock
@@ -36,18 +36,18 @@ class DeadlockResult:
 
     seed: int
     policy: str
-    finished: int
-    given_way: int
-    seconds: float
-    violations: list[str]
+    finished: int = 0
+    given_way: int = 0
+    seconds: float = 0.0
+    """When the last transaction finished."""
+    violations: list[str] = field(default_factory=list)
 
 
 class Deadlocks:
     """One simulated world with transactions that block one another."""
 
     def __init__(self, seed: int, policy: str, change: Change | None = None) -> None:
-        self.seed = seed
-        self.policy = policy
+        self.result = DeadlockResult(seed, policy)
         self.world = World(seed, max_steps=2_000_000)
         self.random = self.world.random
         self.network = Network(self.world, Server(self.world))
@@ -56,37 +56,25 @@ class Deadlocks:
         )
         self._change = change
         self._inside: dict[str, str] = {}
-        self._violations: list[str] = []
-        self._given_way = 0
-        self._finished = 0
-        self._ended = START
 
     def run(self) -> DeadlockResult:
         """Run until nothing happens any more."""
-        tasks = [self._start(number) for number in range(TRANSACTIONS)]
+        for number in range(TRANSACTIONS):
+            io = self.world.process(f"p{number}")
+            context = Context(FaultyEngine(self.network, io), io)
+            io.spawn(self._live(io, context, number), f"transaction {number}")
         self.world.run(until=START + HORIZON)
-        self._violations += [f"{task!r} died of {error!r}" for task, error in self.world.failures]
-        if self._finished < len(tasks):
-            self._violations.append(f"{len(tasks) - self._finished} never finished")
+        problems = self.result.violations
+        problems += [f"{task!r} died of {error!r}" for task, error in self.world.failures]
+        if self.result.finished < TRANSACTIONS:
+            problems.append(f"{TRANSACTIONS - self.result.finished} never finished")
         self.world.close()
-        return DeadlockResult(
-            self.seed,
-            self.policy,
-            self._finished,
-            self._given_way,
-            self._ended - START,
-            self._violations,
-        )
-
-    def _start(self, number: int) -> SimulatedTask:
-        io = self.world.process(f"p{number}")
-        engine = FaultyEngine(self.network, io)
-        return io.spawn(self._live(io, Context(engine, io), number), f"transaction {number}")
+        return self.result
 
     async def _live(self, io: SimulatedIO, context: Context, number: int) -> None:
         await io.sleep(self.random.random() * 0.05)
         wanted = self.random.sample(range(NAMES), self.random.randint(2, 4))
-        if self.policy == "ordered":
+        if self.result.policy == "ordered":
             wanted.sort()
 
         contexts = Contexts(lambda: context)
@@ -96,7 +84,7 @@ class Deadlocks:
             return AsyncLock(contexts, name, LockOptions(owner, TTL))
 
         transaction = AsyncTransaction(
-            contexts, make, policy=self.policy, timeout=None, attempts=100_000, patience=0.05
+            contexts, make, policy=self.result.policy, timeout=None, attempts=100_000, patience=0.05
         )
         if self._change is not None:
             self._change(transaction)
@@ -107,7 +95,8 @@ class Deadlocks:
                 for name in (f"n{number}" for number in wanted):
                     await transaction.lock(name)
                     if name in self._inside:
-                        self._violations.append(f"{name}: {io.name} and {self._inside[name]}")
+                        both = f"{io.name} and {self._inside[name]}"
+                        self.result.violations.append(f"{name}: {both}")
                     self._inside[name] = io.name
                     mine.append(name)
                     await io.sleep(self.random.random() * 0.02)
@@ -116,9 +105,9 @@ class Deadlocks:
                     del self._inside[name]
 
         await transaction.run(work)
-        self._given_way += transaction.attempts - 1
-        self._finished += 1
-        self._ended = self.world.time
+        self.result.given_way += transaction.attempts - 1
+        self.result.finished += 1
+        self.result.seconds = self.world.time - START
         await context.close()
 
 

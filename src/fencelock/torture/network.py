@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from fencelock.core.errors import EngineError
+from fencelock.core.errors import EngineError, Outcome
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.engines.contract import Engine
 from fencelock.engines.memory import MemoryEngine, MemoryStore
@@ -169,7 +169,9 @@ class Network:
 
         self.world.after(self._delay(), arrive)
 
-    def _lose(self, engine: FaultyEngine, what: str, reply: _Reply | None, *, outcome: str) -> None:
+    def _lose(
+        self, engine: FaultyEngine, what: str, reply: _Reply | None, *, outcome: Outcome
+    ) -> None:
         """Lose a message: silently, or with a broken connection that its sender notices."""
         self.counts["requests lost" if what.startswith("request") else "replies lost"] += 1
         self.world.log(engine.io.name, f"{what} lost")
@@ -180,28 +182,25 @@ class Network:
 class _Reply:
     """The reply to one request, and its caller's wait for it."""
 
-    __slots__ = ("_error", "_event", "_value")
-
     def __init__(self, io: SimulatedIO) -> None:
         self._event = io.event()
         self._value: Any = None
-        self._error = ""
+        self._error: Outcome | None = None
 
     def arrive(self, value: Any) -> None:
         self._value = value
         self._event.set()
 
-    def fail(self, outcome: str) -> None:
+    def fail(self, outcome: Outcome) -> None:
         self._error = outcome
         self._event.set()
 
     async def get(self, what: str, timeout: float) -> Any:
         if not await self._event.wait(timeout):
             raise EngineError(f"{what}: no answer within {timeout:.3f} s", outcome="unknown")
-        if self._error == "not applied":
-            raise EngineError(f"{what}: connection refused", outcome="not applied")
         if self._error:
-            raise EngineError(f"{what}: connection broke", outcome="unknown")
+            how = "refused" if self._error == "not applied" else "broke"
+            raise EngineError(f"{what}: connection {how}", outcome=self._error)
         return self._value
 
 
@@ -229,8 +228,7 @@ class FaultyEngine(Engine):
         return standing
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        labels = " ".join(ticket.owner.label for ticket in tickets)
-        what = f"renew {labels}"
+        what = " ".join(["renew", *(ticket.owner.label for ticket in tickets)])
         standings = await self._ask(what, lambda: self._server.renew(tickets), timeout)
         # An engine with several nodes may have had answers from some of them only.
         lost, chance = self._network.faults.lost_replies, self.io.random.random
@@ -289,14 +287,11 @@ class FaultyEngine(Engine):
         await self.io.sleep(0)  # a process may be stopped, or a task cancelled, before it sends
         reply = _Reply(self.io)
         self._network.send(self, what, action, reply)
-        answer: T = await reply.get(what, timeout)
-        return answer
+        return cast(T, await reply.get(what, timeout))
 
 
 class _Parked:
     """A waiting ticket: the event on which its client sleeps, and the server's way to wake it."""
-
-    __slots__ = ("broken", "engine", "event", "news", "ticket")
 
     def __init__(self, engine: FaultyEngine, ticket: Ticket) -> None:
         self.engine = engine

@@ -253,18 +253,12 @@ def main(arguments: list[str] | None = None) -> int:
     which.add_argument("--seeds", metavar="FIRST-LAST", help="run all of these")
     parser.add_argument("--trace", action="store_true", help="show everything that happened")
     options = parser.parse_args(arguments)
-    if options.seed is not None:
-        seeds = range(options.seed, options.seed + 1)
-    else:
-        first, _, last = options.seeds.partition("-")
-        try:
-            seeds = range(int(first), int(last or first) + 1)
-        except ValueError:
-            parser.error("--seeds needs two numbers, e.g. 0-999")
-    return _run_many(seeds, trace=options.trace)
+    first, _, last = (options.seeds or str(options.seed)).partition("-")
+    try:
+        seeds = range(int(first), int(last or first) + 1)
+    except ValueError:
+        parser.error("--seeds needs two numbers, e.g. 0-999")
 
-
-def _run_many(seeds: range, *, trace: bool) -> int:
     counts: Counter[str] = Counter()
     bad, steps = 0, 0
     started = time.perf_counter()
@@ -272,11 +266,11 @@ def _run_many(seeds: range, *, trace: bool) -> int:
         result = simulate(seed)
         counts += result.counts
         steps += result.world.steps
-        if trace:
+        if options.trace:
             print("\n".join(result.trace))
         if result.violations:
             bad += 1
-            print(result.report(0 if trace else 40))
+            print(result.report(0 if options.trace else 40))
     elapsed = time.perf_counter() - started
     print(
         f"{len(seeds)} schedules, {steps} steps in {elapsed:.1f} s "

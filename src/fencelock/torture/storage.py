@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from fencelock.io.simulated import SimulatedIO, World
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +16,6 @@ class Write:
     """One write as the store saw it."""
 
     name: str
-    time: float
     fence: int
     id: str
     value: int
@@ -54,13 +55,11 @@ class GuardedCounters:
 
     async def read(self, io: SimulatedIO, name: str) -> int:
         """The counter's value. Reading needs no fence."""
-        value: int = await self._ask(io, lambda: self._row(name).value)
-        return value
+        return await self._ask(io, lambda: self._row(name).value)
 
     async def raise_fence(self, io: SimulatedIO, name: str, fence: int, id: str) -> bool:
         """The read barrier: refuse older fences from now on. Returns False if this fence is older itself."""
-        passed: bool = await self._ask(io, lambda: self.admit(self._row(name), fence, id))
-        return passed
+        return await self._ask(io, lambda: self.admit(self._row(name), fence, id))
 
     async def write(self, io: SimulatedIO, name: str, fence: int, id: str, value: int) -> bool:
         """Store a value if the fence is not too old. The check and the write are one step."""
@@ -68,7 +67,7 @@ class GuardedCounters:
         def action() -> bool:
             row = self._row(name)
             accepted = self.admit(row, fence, id)
-            write = Write(name, self._world.time, fence, id, value, row.value, accepted)
+            write = Write(name, fence, id, value, row.value, accepted)
             self.writes.append(write)
             if accepted:
                 row.value = value
@@ -76,8 +75,7 @@ class GuardedCounters:
             self._world.log("storage", f"{name}: {what} (fence {fence} of {io.name})")
             return accepted
 
-        landed: bool = await self._ask(io, action)
-        return landed
+        return await self._ask(io, action)
 
     def admit(self, row: _Row, fence: int, id: str) -> bool:
         """The guard's rule: greater than the newest fence, or equal from the same holder."""
@@ -89,19 +87,18 @@ class GuardedCounters:
     def _row(self, name: str) -> _Row:
         return self._rows.setdefault(name, _Row())
 
-    async def _ask(self, io: SimulatedIO, action: Callable[[], Any]) -> Any:
+    async def _ask(self, io: SimulatedIO, action: Callable[[], T]) -> T:
         random = self._world.random
         delay = self._delay * (0.2 + random.expovariate(1.0))
         if random.random() < self._late:
             delay += random.random() * self._lateness
         done = io.event()
-        answer: Any = None
+        answers: list[T] = []
 
         def arrive() -> None:
-            nonlocal answer
-            answer = action()
+            answers.append(action())
             self._world.after(self._delay * random.random(), done.set)
 
         self._world.after(delay, arrive)
         await done.wait()
-        return answer
+        return answers[0]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencelock.cli.messages import say_warnings
+from fencelock.cli.exits import exit_on_signals
+from fencelock.cli.messages import say, say_warnings
 from fencelock.cli.options import json_option, open_client, url_option
-from fencelock.cli.signals import exit_on_signals
 from fencelock.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from fencelock.cli.bench.figures import Figure
+    from fencelock.cli.bench.steps import Show
     from fencelock.engines.contract import Traits
 
 
@@ -45,7 +48,6 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
     """
     # Only here, because the other commands don't need it.
     from fencelock.cli.bench.expect import expectations, shortest_ttl, warnings
-    from fencelock.cli.bench.progress import Progress
     from fencelock.cli.bench.steps import STEPS, Bench
     from fencelock.client import default_url
     from fencelock.core.url import Url
@@ -58,8 +60,9 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
         traits = client.traits
         # If the engine can't be reached, this raises before anything is started.
         client.inspect("fencelock-bench", limit=0)
-        with Progress(STEPS) as progress, Bench(client, where, seconds, progress) as measuring:
-            figures = {each.key: each for each in measuring.figures()}
+        with _progress(STEPS) as show:
+            measuring = Bench(client, where, seconds, show)
+            figures = measuring.run()
     found = {
         "engine": str(Url.parse(where)),
         "figures": figures,
@@ -73,17 +76,32 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
         _print(found)
 
 
+@contextmanager
+def _progress(steps: int) -> Iterator[Show]:
+    """Shows the progress on stderr: a bar on a terminal, which disappears at the end, or a line per step."""
+    if not sys.stderr.isatty():
+        yield lambda what, step, part: None if part else say(f"measuring {what}")
+        return
+    # Only here, because the import of rich takes longer than everything else.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=steps)
+        yield lambda what, step, part: bar.update(task, description=what, completed=step + part)
+
+
 def _as_json(found: dict[str, Any], traits: Traits) -> dict[str, Any]:
     """docs/cli.md documents these keys, so they stay."""
-    figures = [_rounded(each) for each in found["figures"].values()]
+    figures = [
+        {
+            key: float(f"{value:.4g}") if isinstance(value, float) else value
+            for key, value in figure._asdict().items()
+        }
+        for figure in found["figures"].values()
+    ]
     return {**found, "figures": figures, "traits": traits._asdict()}
-
-
-def _rounded(figure: Figure) -> dict[str, Any]:
-    return {
-        key: float(f"{value:.4g}") if isinstance(value, float) else value
-        for key, value in figure._asdict().items()
-    }
 
 
 def _print(found: dict[str, Any]) -> None:

@@ -22,11 +22,10 @@ _UNEVEN = 20
 
 def short_duration(seconds: float) -> str:
     """A short duration as text: 85.0 µs, 1.23 ms, 3.40 s."""
-    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= 0.9995 * size or unit == "µs":
-            value = seconds / size
-            return f"{value:.{0 if value >= 99.5 else 1 if value >= 9.95 else 2}f} {unit}"
-    raise AssertionError
+    units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+    size, unit = next((each for each in units if seconds >= 0.9995 * each[0]), units[-1])
+    value = seconds / size
+    return f"{value:.{0 if value >= 99.5 else 1 if value >= 9.95 else 2}f} {unit}"
 
 
 def rough(number: float | None) -> str:

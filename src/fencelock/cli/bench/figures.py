@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from fencelock.cli.bench.job import Samples
+from fencelock.cli.bench.worker import Samples
 
 
 class Figure(NamedTuple):
@@ -24,11 +24,11 @@ class Figure(NamedTuple):
 
 def durations(key: str, what: str, workers: Sequence[Samples]) -> Figure:
     """How long each sample took, and how many per second all workers made together."""
-    spans = [span for samples in workers for span in samples.durations]
-    total = sum(samples.each * len(samples.began) for samples in workers)
     began = [at for samples in workers for at in samples.began]
     ended = [at for samples in workers for at in samples.ended]
-    return _figure(key, what, total, spans, _elapsed(began, ended))
+    spans = [end - begin for begin, end in zip(began, ended, strict=True)]
+    total = sum(samples.each * len(samples.began) for samples in workers)
+    return _figure(key, what, total, spans, max(ended) - min(began))
 
 
 class Turn(NamedTuple):
@@ -52,7 +52,7 @@ def turns_of(workers: Sequence[Samples]) -> list[Turn]:
 def waiting(key: str, what: str, turns: Sequence[Turn]) -> Figure:
     """How long a worker waits for its turn, and how often per second the lock changes hands."""
     changes = sum(one.worker != other.worker for one, other in pairwise(turns))
-    elapsed = _elapsed([each.granted for each in turns], [each.released for each in turns])
+    elapsed = max(each.released for each in turns) - turns[0].granted
     return _figure(key, what, changes, [each.granted - each.asked for each in turns], elapsed)
 
 
@@ -72,10 +72,6 @@ def hand_offs(key: str, what: str, turns: Sequence[Turn]) -> Figure | None:
 def overlaps(turns: Sequence[Turn]) -> int:
     """How often a worker got the lock before the previous holder released it."""
     return sum(other.granted < one.released for one, other in pairwise(turns))
-
-
-def _elapsed(began: Sequence[float], ended: Sequence[float]) -> float:
-    return max(ended, default=0.0) - min(began, default=0.0)
 
 
 def _figure(key: str, what: str, total: int, spans: list[float], elapsed: float | None) -> Figure:

@@ -12,9 +12,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from fencelock.cli.bench.job import Job, Samples
 from fencelock.cli.processes import leave_ctrl_c_to_parent
 from fencelock.client import AsyncClient, Client
 from fencelock.core.errors import FencelockError, LeaseLost, LockTimeout
@@ -28,6 +27,33 @@ _PAUSE = 0.0003
 
 _WAIT_AT_MOST = 2.0
 """Seconds after which a waiting worker checks whether the measurement is over."""
+
+
+class Job(NamedTuple):
+    """What a worker measures."""
+
+    role: str
+    url: str
+    """Sent by stdin: other users of the machine can see a password in the arguments of a process."""
+    name: str
+    seconds: float
+    ttl: float | None
+    """None for engines without a ttl."""
+    width: int = 1
+    """How many tasks, or the maximum number of leases."""
+    held: float = 0.0
+    """How long each turn holds the lock, in seconds."""
+
+
+class Samples(NamedTuple):
+    """What a worker has measured: moments in seconds, on the clock that all processes share."""
+
+    began: list[float]
+    ended: list[float]
+    released: list[float]
+    """For turns: when the worker released the lock. There, `ended` is when it got the lock."""
+    each: int = 1
+    """How many renewals one sample stands for: they are one request."""
 
 
 class Timer:
@@ -54,15 +80,13 @@ class Timer:
         return self._stdin_closed or (late and done > 0)
 
     def _watch_stdin(self) -> None:
-        self._stdin_closed = not os.read(
-            0, 1
-        )  # not sys.stdin: its lock must be free when Python ends
+        # Not sys.stdin: its lock must be free when Python ends.
+        self._stdin_closed = not os.read(0, 1)
 
 
 def looks(job: Job, timer: Timer) -> Samples:
     """Ask who holds a free name: a request that changes nothing."""
     with Client(job.url) as client:
-        client.inspect(job.name, limit=0)
         return _repeat(timer, lambda: client.inspect(job.name, limit=0))
 
 
@@ -70,16 +94,12 @@ def pairs(job: Job, timer: Timer) -> Samples:
     """Acquire and release a name that no other worker uses."""
     with Client(job.url, ttl=job.ttl) as client:
         lock = client.lock(f"{job.name} {os.getpid()}")  # each worker has its own
-
-        def pair() -> None:
-            lock.acquire().release()
-
-        pair()
-        return _repeat(timer, pair)
+        return _repeat(timer, lambda: lock.acquire().release())
 
 
 def _repeat(timer: Timer, do: Callable[[], object]) -> Samples:
     samples = Samples([], [], [])
+    do()  # opens the connection, which is not measured
     timer.begin()
     while not timer.over(len(samples.ended)):
         samples.began.append(now())
@@ -180,8 +200,7 @@ def main() -> None:
 
 
 def _send(**message: Any) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+    print(json.dumps(message), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -11,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fencelock.cli.demo.history import History, State, Worker
-from fencelock.cli.demo.runner import NAME, TTL
+from fencelock.cli.demo.runner import Draw
+from fencelock.cli.demo.worker import NAME, TTL
 from fencelock.core.ticket import Inspection
 from fencelock.io.clock import now
 
@@ -27,7 +30,6 @@ _OTHER_LINES = 18
 """Lines of the picture that are not lines of the log."""
 
 _MARKS = {
-    State.RESTING: (" ", ""),
     State.WAITING: ("·", "dim"),
     State.HOLDING: ("█", ""),
     State.STOPPED: ("░", ""),
@@ -35,89 +37,72 @@ _MARKS = {
 }
 
 
-class PlainView:
-    """Prints a line per event, without colours."""
+@contextmanager
+def view(history: History) -> Iterator[Draw]:
+    """Yields a function that shows the present state: a new picture, or the new lines of the log."""
+    console = Console()
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda seen, title: live.update(
+                picture(console, history, seen, title), refresh=True
+            )
+        return
+    printed = 0
 
-    def __init__(self) -> None:
-        self._printed = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def draw(self, history: History, seen: Inspection | None, title: str) -> None:
-        """Print the new lines of the log."""
-        for at, who, what, _ in history.log[self._printed :]:
+    def print_lines(seen: Inspection, title: str) -> None:
+        nonlocal printed
+        for at, who, what, _ in history.log[printed:]:
             print(f"{at:6.2f} s  {who:<5} {what}", flush=True)
-        self._printed = len(history.log)
+        printed = len(history.log)
+
+    yield print_lines
 
 
-class LiveView:
-    """Redraws the picture several times a second."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._live.__exit__(*error)
-
-    def draw(self, history: History, seen: Inspection | None, title: str) -> None:
-        """Show the present state."""
-        self._live.update(self.picture(history, seen, title), refresh=True)
-
-    def picture(self, history: History, seen: Inspection | None, title: str) -> RenderableType:
-        """The present state, no higher than the terminal."""
-        colours = dict(zip(history.workers, COLOURS, strict=False))
-        head = Text.assemble(
-            ("Fencelock ", "bold"),
-            f"{len(history.workers)} processes, one lock in a file, ttl {TTL:g} s",
-            (f"  {now() - history.started:4.1f} s", "dim"),
-        )
-        return Group(
-            head,
-            Text(title or "The workers start", style="bold"),
-            _panel(f"lock {NAME!r}", _lock(history, seen, colours)),
-            _panel(
-                "workers",
-                _workers(history, colours, self._console.width - 30),
-                "█ holds  · waits  ░ stopped  ✗ dead",
-            ),
-            _panel("events", _log(history, colours, self._console.height - _OTHER_LINES)),
-        )
+def picture(console: Console, history: History, seen: Inspection, title: str) -> RenderableType:
+    """The present state, no higher than the terminal."""
+    colours = dict(zip(history.workers, COLOURS, strict=False))
+    head = Text.assemble(
+        ("Fencelock ", "bold"),
+        f"{len(history.workers)} processes, one lock in a file, ttl {TTL:g} s",
+        (f"  {now() - history.started:4.1f} s", "dim"),
+    )
+    return Group(
+        head,
+        Text(title, style="bold"),
+        _panel(f"lock {NAME!r}", _lock(history, seen, colours)),
+        _panel(
+            "workers",
+            _workers(history, colours, console.width - 30),
+            "█ holds  · waits  ░ stopped  ✗ dead",
+        ),
+        _panel("events", _log(history, colours, console.height - _OTHER_LINES)),
+    )
 
 
 def _panel(title: str, content: RenderableType, legend: str | None = None) -> Panel:
     return Panel(content, title=title, title_align="left", subtitle=legend, subtitle_align="right")
 
 
-def _lock(history: History, seen: Inspection | None, colours: dict[str, str]) -> RenderableType:
+def _lock(history: History, seen: Inspection, colours: dict[str, str]) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", width=9)
     grid.add_column(no_wrap=True, overflow="ellipsis")
     holder = Text("-", style="dim")
-    fence = Text(str(seen.fence) if seen and seen.fence else "-")
+    fence = Text(str(seen.fence or "-"))
     queue = Text()
-    if seen is not None:
-        for each in seen.holders:
-            name = each.owner.label
-            state = history.workers[name].state if name in history.workers else None
-            gone = f", {state.value}" if state in (State.STOPPED, State.DEAD) else ""
-            holder = Text.assemble(
-                (name, f"bold {colours.get(name, '')}"),
-                f" (pid {each.owner.pid}",
-                (gone, "red"),
-                f") for {each.held_for:.1f} s, expires in {each.expires_in:.1f} s",
-            )
-            fence = Text(str(each.fence), style="bold")
-        for waiter in seen.waiters:
-            queue.append(waiter.owner.label, colours.get(waiter.owner.label, ""))
-            queue.append(f" {waiter.waiting_for:.1f} s   ", "dim")
+    for each in seen.holders:
+        name = each.owner.label
+        state = history.workers[name].state.value
+        holder = Text.assemble(
+            (name, f"bold {colours[name]}"),
+            f" (pid {each.owner.pid}",
+            (f", {state}" if state in ("stopped", "dead") else "", "red"),
+            f") for {each.held_for:.1f} s, expires in {each.expires_in:.1f} s",
+        )
+        fence = Text(str(each.fence), style="bold")
+    for waiter in seen.waiters:
+        queue.append(waiter.owner.label, colours[waiter.owner.label])
+        queue.append(f" {waiter.waiting_for:.1f} s   ", "dim")
     grid.add_row("holder", holder)
     grid.add_row("fence", fence)
     grid.add_row("queue", queue if queue else Text("-", style="dim"))
@@ -135,10 +120,11 @@ def _workers(history: History, colours: dict[str, str], width: int) -> Renderabl
     for worker in history.workers.values():
         colour = colours[worker.name]
         colour_of_state = "red" if worker.state in (State.DEAD, State.STOPPED) else ""
+        turns = sum(turn.worker == worker.name for turn in history.turns)
         grid.add_row(
             Text(worker.name, style=f"bold {colour}"),
             Text(worker.state.value, style=colour_of_state),
-            Text(f"{worker.turns} turn{'s' * (worker.turns != 1)}", style="dim"),
+            Text(f"{turns} turn{'s' * (turns != 1)}", style="dim"),
             _timeline(worker, colour, moment, max(10, width)),
         )
     return grid
@@ -150,7 +136,7 @@ def _timeline(worker: Worker, colour: str, moment: float, width: int) -> Text:
     newest = int(moment / _CELL)
     for cell in range(newest - width + 1, newest + 1):
         state = worker.state_at(min((cell + 0.5) * _CELL, moment))
-        mark, style = _MARKS[state] if state else (" ", "")
+        mark, style = _MARKS.get(state, (" ", ""))
         line.append(mark, style or colour)
     return line
 
@@ -168,3 +154,42 @@ def _log(history: History, colours: dict[str, str], room: int) -> RenderableType
         for at, who, what, bold in history.log[-room:]
     ]
     return Group(*lines, *[Text()] * (room - len(lines)))
+
+
+def print_summary(history: History, stale_write: list[str], checks: dict[str, str]) -> None:
+    """Print what happened, and how each invariant was broken, if it was."""
+    turns = sorted(history.turns, key=lambda turn: turn.entered)
+    slowest = max(turns, key=lambda turn: turn.waited)
+    span = turns[-1].entered - turns[0].entered
+    lines = [
+        f"{len(turns)} grants in {span:.1f} s, fences {turns[0].fence} → {turns[-1].fence}",
+        f"longest wait: {slowest.waited:.2f} s, by {slowest.worker}",
+    ]
+    for fault in history.faults():
+        if after := history.next_after(fault):
+            lines.append(
+                f"{fault.worker} was {fault.fault} while holding: {after.worker} got the lock "
+                f"{after.entered - fault.fault_at:.2f} s later (ttl {TTL:g} s)"
+            )
+    for turn in turns:
+        if turn.lost_at is not None and turn.valid_until is not None:
+            lines.append(
+                f"{turn.worker} learned {turn.lost_at - turn.valid_until:.2f} s later from lease.check() "
+                "that its lease was lost"
+            )
+    held, broken = click.style("ok    ", fg="green"), click.style("BROKEN", fg="red")
+    results = [
+        f"{broken}  {what}: {how}" if how else f"{held}  {what}" for what, how in checks.items()
+    ]
+    for title, text in (
+        ("What happened", lines),
+        ("Why the storage has to check the fence", stale_write),
+        ("Did every invariant hold?", results),
+    ):
+        click.secho(f"\n{title}", bold=True)
+        for line in text:
+            click.echo(f"  {line}")
+    if any(checks.values()):
+        click.secho("\nAn invariant was broken: please report this.", bold=True, fg="red")
+    else:
+        click.secho("\nEvery invariant held.", bold=True, fg="green")

@@ -7,7 +7,6 @@ checked. So the report is true even if the process is stopped in between.
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 import threading
@@ -19,6 +18,9 @@ from fencelock.core.errors import LeaseLost
 from fencelock.io.clock import now
 from fencelock.primitives.lock import Lock
 
+NAME = "demo"
+TTL = 2.0
+
 WORK = (0.25, 0.45)
 """Shortest and longest turn, in seconds."""
 REST = (0.02, 0.15)
@@ -27,26 +29,26 @@ SLICE = 0.02
 """Seconds of work between two calls of `lease.check()`."""
 
 
-def main(url: str, name: str, label: str, ttl: str, parent: str) -> None:
-    """Take turns until told to stop."""
+def main(url: str, label: str, parent: str) -> None:
+    """Take turns until stdin is closed: by the demo, or because the demo is gone."""
     die_with_parent(int(parent))
     leave_ctrl_c_to_parent()
-    stop = threading.Event()
-    threading.Thread(target=_await_stop, args=(stop,), daemon=True).start()
-    with Client(url, label=label, ttl=float(ttl)) as client:
-        lock = client.lock(name)
-        _report("ready")
-        while not stop.is_set():
+    closed = threading.Thread(target=sys.stdin.read, daemon=True)
+    closed.start()
+    with Client(url, label=label, ttl=TTL) as client:
+        lock = client.lock(NAME)
+        _report("ready", now())
+        while closed.is_alive():
             _turn(lock)
             time.sleep(random.uniform(*REST))
-    _report("left")
+    _report("ends", now())
 
 
 def _turn(lock: Lock) -> None:
-    _report("asks", at=now())
+    _report("asks", now())
     lease = lock.acquire()
     sure = now()  # the last moment at which the lease was valid for sure
-    _report("enters", at=sure, fence=lease.fence, abandoned=lease.abandoned)
+    _report("enters", sure, fence=lease.fence, abandoned=lease.abandoned)
     try:
         lease.check()
         end = sure + random.uniform(*WORK)
@@ -57,20 +59,13 @@ def _turn(lock: Lock) -> None:
             sure = at
         lease.release()
     except LeaseLost as error:
-        _report("lost", at=now(), fence=lease.fence, sure=sure, reason=error.reason)
+        _report("lost", now(), fence=lease.fence, sure=sure, reason=error.reason)
     else:
-        _report("leaves", at=sure, fence=lease.fence)
+        _report("leaves", sure, fence=lease.fence)
 
 
-def _report(event: str, **details: float | bool | str) -> None:
-    sys.stdout.write(json.dumps({"event": event, **details}) + "\n")
-    sys.stdout.flush()
-
-
-def _await_stop(stop: threading.Event) -> None:
-    if not sys.stdin.readline():
-        os._exit(1)  # the demo is gone
-    stop.set()
+def _report(event: str, at: float, **details: float | bool | str) -> None:
+    print(json.dumps({"event": event, "at": at, **details}), flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fencelock.core.ticket import Place, Standing, Ticket
-from fencelock.engines.etcd.admission import Ahead, Blockers
+from fencelock.engines.etcd.admission import Blockers
 from fencelock.engines.etcd.entry import Entry, View
 from fencelock.engines.etcd.errors import CallFailed, LeaseGone
 from fencelock.engines.etcd.leases import Lease
@@ -22,11 +22,11 @@ from fencelock.engines.etcd.looking import (
     search,
     write,
 )
-from fencelock.engines.etcd.markers import mark_for_sharers
+from fencelock.engines.etcd.markers import mark, mark_for_sharers
 from fencelock.engines.etcd.messages_pb2 import ResponseOp, TxnRequest, TxnResponse
 from fencelock.engines.etcd.renewing import renew
 from fencelock.engines.etcd.tickets import Tickets
-from fencelock.engines.etcd.values import Marker, Record, marker_value
+from fencelock.engines.etcd.values import Marker, Record
 from fencelock.engines.etcd.wire import Part, created_at, first, get, nested, none_after, put, txn
 
 
@@ -63,7 +63,10 @@ async def enter(tickets: Tickets, ticket: Ticket, if_free: bool, until: float) -
             if not blockers.ahead:
                 free_at = revision  # if no ticket has come since, this one may join
                 continue
-            standing = _refused(tickets, entry, blockers.ahead, revision)
+            # Keep in mind which tickets are in the way.
+            tickets.expiry.reached(revision)
+            entry.view = View(blockers=Blockers(blockers.ahead))
+            standing = Standing(Place.REFUSED, recheck=min(map(tickets.left, blockers.ahead)))
         elif isinstance(outcome, Present) and outcome.fence != view.fence:
             # An earlier request, whose reply was lost, has arrived. Look again with its fence.
             entry.learn(View(outcome.fence, revision))
@@ -97,14 +100,6 @@ async def _send(tickets: Tickets, join: Join, until: float) -> TxnResponse:
     return answer
 
 
-def _refused(tickets: Tickets, entry: Entry, ahead: tuple[Ahead, ...], revision: int) -> Standing:
-    """Keep in mind which tickets are in the way of one that did not join."""
-    tickets.expiry.reached(revision)
-    entry.view = View(blockers=Blockers(ahead))
-    recheck = min(tickets.left(one, passing=True) for one in ahead)
-    return Standing(Place.REFUSED, recheck=recheck)
-
-
 async def _enter_with_other_share(
     tickets: Tickets, entry: Entry, ticket: Ticket, until: float
 ) -> Standing:
@@ -113,7 +108,7 @@ async def _enter_with_other_share(
     A ticket that holds alone goes over to a group. Any other stays as it is.
     """
     while True:
-        if not entry.view.fence and not await tickets.locate(entry, until):
+        if not await tickets.locate(entry, until):
             return Standing(Place.GONE)
         sent = tickets.io.now()
         (standing,) = await renew(tickets, [ticket], until)
@@ -122,9 +117,9 @@ async def _enter_with_other_share(
         if standing.place is Place.ADMITTED and not entry.shares:
             assert entry.lease is not None
             lease, markers = entry.lease, await tickets.leases.markers(until)
-            record = entry.sharing_record(ticket.share)
+            record = entry.revised(share=ticket.share)
             # What the ticket found is what it leaves behind.
-            marker = mark_for_sharers(entry.keys, bool(entry.view.abandoned), markers)
+            marker = mark_for_sharers(entry.keys, entry.view.abandoned, markers)
             steps = [write(entry, record, lease), marker]
             request = txn([created_at(entry.key, standing.fence)], steps)
             try:
@@ -242,7 +237,7 @@ class Join(NamedTuple):
         return put(self.entry.key, self.record.pack(), self.lease.id)
 
     def _mark(self) -> Part:
-        return put(self.entry.keys.marker, marker_value("held"), self.markers.id)
+        return mark(self.entry.keys, "held", 0, self.markers)
 
     def _present(self) -> list[Part]:
         return renew_or_read(self.entry, self.view, self.record, self.lease)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from fencelock.core.ticket import Share, Ticket
+from fencelock.core.ticket import Ticket
 from fencelock.engines.etcd.admission import Ahead, Blockers
 from fencelock.engines.etcd.keys import Keys
 from fencelock.engines.etcd.leases import Lease
@@ -25,8 +25,8 @@ class View(NamedTuple):
     blockers: Blockers = Blockers()
     """The tickets that it waits for."""
     admitted: bool = False
-    abandoned: bool | None = None
-    """None: not known yet. The client finds out when the ticket is admitted."""
+    abandoned: bool = False
+    """Whether it found the name abandoned. The client finds out when the ticket is admitted."""
 
     @property
     def ahead(self) -> tuple[Ahead, ...]:
@@ -85,15 +85,11 @@ class Entry:
         record = self.record
         if self.lease is lease and record.ttl == ttl and record.owner == ticket.owner:
             return record
-        return record._replace(edition=next(self._editions), ttl=ttl, owner=ticket.owner)
+        return self.revised(ttl=ttl, owner=ticket.owner)
 
-    def sharing_record(self, share: Share) -> Record:
-        """The record with which the ticket shares from now on."""
-        return self.record._replace(edition=next(self._editions), share=share)
-
-    def signal_record(self) -> Record:
-        """The record with one more signal to the next ticket of the group."""
-        return self.record._replace(edition=next(self._editions), signals=self.record.signals + 1)
+    def revised(self, **changes: Any) -> Record:
+        """The next record to write, with these changes."""
+        return self.record._replace(edition=next(self._editions), **changes)
 
     def written(self, record: Record, lease: Lease, promised_until: float) -> None:
         """Take in that this record is stored, and how long the ticket has been promised to live."""

@@ -15,8 +15,8 @@ from fencelock.core.change_times import ChangeTimes
 from fencelock.core.observed_expiry import ObservedTickets
 from fencelock.io.contract import IO
 
-_MAX_PASSING = 1_000
-"""How many things this client remembers having seen in passing."""
+_MAX_SEEN = 4_000
+"""How many things this client remembers. Others count from when their revision was reached."""
 
 
 class Expiry:
@@ -27,7 +27,7 @@ class Expiry:
         self._mutex = threading.Lock()  # answers and events come in different threads
         self._changes = ChangeTimes()
         self._observed = ObservedTickets()
-        self._passing: OrderedDict[str, None] = OrderedDict()
+        self._seen: OrderedDict[str, None] = OrderedDict()
 
     def reached(self, revision: int) -> None:
         """Take in that the cluster has reached a revision."""
@@ -36,22 +36,14 @@ class Expiry:
             self._changes.fell_to(revision)
             self._changes.reached(revision, self._io.now())
 
-    def left(self, id: str, version: int, ttl: float, *, passing: bool = False) -> float:
-        """Seconds until a thing expires that was seen just now, and last changed at revision `version`.
-
-        What was seen in `passing` is forgotten when too much else was seen. The caller forgets the rest.
-        """
+    def left(self, id: str, version: int, ttl: float) -> float:
+        """Seconds until a thing expires that was seen just now, and last changed at revision `version`."""
         with self._mutex:
-            if passing:
-                self._passing[id] = None
-                self._passing.move_to_end(id)
-                if len(self._passing) > _MAX_PASSING:
-                    self._observed.forget(self._passing.popitem(last=False)[0])
+            self._seen[id] = None
+            self._seen.move_to_end(id)
+            if len(self._seen) > _MAX_SEEN:
+                self._observed.forget(self._seen.popitem(last=False)[0])
             now = self._io.now()
             since = self._changes.known_since(version, now)
             left = self._observed.left(id, version, ttl, now, since)
         return min(max(left, 0.0), ttl)
-
-    def forget(self, id: str) -> None:
-        """It is gone, or no ticket of this client waits for it any more."""
-        self._observed.forget(id)

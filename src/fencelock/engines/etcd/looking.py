@@ -15,7 +15,6 @@ from fencelock.engines.etcd.messages_pb2 import ResponseOp, TxnRequest, TxnRespo
 from fencelock.engines.etcd.values import Marker, Record
 from fencelock.engines.etcd.wire import (
     Part,
-    changed_at,
     created_at,
     first,
     get,
@@ -126,12 +125,6 @@ def _is_right_behind(entry: Entry, view: View) -> bool:
     return bool(view.ahead) and not entry.shares
 
 
-def unchanged(entry: Entry, view: View) -> TxnRequest:
-    """Succeeds if the ticket is there, and the tickets ahead were not even renewed."""
-    same = [changed_at(one.key, one.version) for one in view.ahead]
-    return txn([created_at(entry.key, view.fence), *same])
-
-
 # --- renewing
 
 
@@ -177,8 +170,3 @@ def write(entry: Entry, record: Record, lease: Lease) -> Part:
     return nested(
         [value_above(entry.key, value)], [touch(entry.key)], [put(entry.key, value, lease.id)]
     )
-
-
-def signal(entry: Entry, record: Record, lease: Lease) -> TxnRequest:
-    """Tell the next ticket of the group that this one is not short of permits any more."""
-    return txn([created_at(entry.key, entry.view.fence)], [write(entry, record, lease)])

@@ -70,7 +70,7 @@ async def _holding(tickets: Tickets, ticket: Ticket, until: float) -> tuple[byte
 
 def _left(tickets: Tickets, name: str, revision: int, note: Note) -> float:
     """Seconds that a note has left which was seen just now."""
-    return tickets.expiry.left(f"note {name}", revision, note.keep, passing=True)
+    return tickets.expiry.left(f"note {name}", revision, note.keep)
 
 
 async def _end(tickets: Tickets, lease: int, until: float) -> None:

@@ -1,7 +1,8 @@
 """Locks on etcd. A map of the files, from the contract down to the wire:
 
-- `engine.py`: the operations of the contract. Each calls a function of one of the next files.
-- `entering.py`, `renewing.py`, `parking.py`, `leaving.py`: what happens to a ticket, in this order.
+- `engine.py`: the operations of the contract. Most call a function of one of the next files. `park` is here, and
+  what a URL may say.
+- `entering.py`, `renewing.py`, `leaving.py`: what happens to a ticket, in this order.
   `listing.py`: inspect, names, evict. `notes.py`: remember, recall.
 - `tickets.py`: all tickets of a client. `entry.py`: what a client knows about one of them.
 - `looking.py`: transactions that say where a ticket stands. `admission.py`: the rule for tickets that share.
@@ -12,5 +13,5 @@
 - `cluster.py`: which server is asked. `node.py`: one server. `blocking.py`, `multiplexed.py`: its calls
   for threads and for asyncio.
 - `wire.py`: etcd's methods, and the parts of transactions. `messages.proto`: etcd's messages.
-- `errors.py`: what a failed call means. `urls.py`: login and TLS.
+- `errors.py`: what a failed call means.
 """

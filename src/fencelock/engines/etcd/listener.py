@@ -27,7 +27,7 @@ from fencelock.engines.etcd.messages_pb2 import (
     WatchResponse,
 )
 from fencelock.engines.etcd.node import Node, Stream
-from fencelock.engines.etcd.watches import OnRenewed, Watch, Watcher
+from fencelock.engines.etcd.watches import Watch, Watcher
 from fencelock.io.contract import IO, Event, Task
 
 log = logging.getLogger("fencelock")
@@ -54,12 +54,9 @@ _STEADY_AFTER = 5.0
 class Listener:
     """Keeps a stream open while any ticket waits. If it breaks, opens another one at another server."""
 
-    def __init__(
-        self, cluster: Cluster, io: IO, on_renewed: OnRenewed, on_revision: Callable[[int], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, io: IO, on_revision: Callable[[int], None]) -> None:
         self._cluster = cluster
         self._io = io
-        self._on_renewed = on_renewed
         self._on_revision = on_revision
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._ids = count(1)  # etcd takes 0 for none
@@ -73,7 +70,7 @@ class Listener:
         self._ended: Event
         self._closed = False
         self._forking = False
-        cluster.on_move = self._move
+        cluster.on_move = self._close_stream
         if io.blocking:
             _all.add(self)
 
@@ -84,7 +81,7 @@ class Listener:
                 watcher.look_again()
                 return
             for key, is_own in ((own, True), *((key, False) for key in tuple(watcher.ahead))):
-                self._watch(key, is_own).join(watcher, self._on_renewed)
+                self._watch(key, is_own).join(watcher)
             self._used = True
             if self._task is None:
                 self._ended = self._io.event()
@@ -103,12 +100,11 @@ class Listener:
         """Wake all waiters, and end the stream."""
         with self._mutex:
             self._closed = True
-            stream, task = self._stream, self._task
+            task = self._task
             for watch in self._watches.values():
                 for watcher in watch.watchers:
                     watcher.look_again()
-        if stream is not None:
-            stream.close()
+        self._close_stream()
         if task is not None and await self._ended.wait(_CLOSE_TIMEOUT):
             await task.join()
 
@@ -123,11 +119,8 @@ class Listener:
     def resume(self) -> None:
         self._forking = False
 
-    def _move(self) -> None:
-        """The cluster has left a server that did not answer. The stream may be at that server."""
-        self._close_stream()
-
     def _close_stream(self) -> None:
+        """Also if the cluster has left a server that did not answer: the stream may be at that server."""
         with self._mutex:
             if self._stream is not None:
                 self._stream.close()
@@ -225,7 +218,7 @@ class Listener:
                 if response.created:
                     watch.begin(response.header.revision)
                 for event in response.events:
-                    watch.report(event, self._on_renewed)
+                    watch.report(event)
                 if watch.unneeded > _MAX_UNNEEDED:
                     self._end(watch)
 

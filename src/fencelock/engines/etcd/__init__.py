@@ -1,7 +1,7 @@
 """Locks on etcd. A map of the files, from the contract down to the wire:
 
-- `engine.py`: the operations of the contract. Most call a function of one of the next files. `park` is here, and
-  what a URL may say.
+- `engine.py`: the operations of the contract. Most call a function of one of the next files.
+  `park` is here, and what a URL may say.
 - `entering.py`, `renewing.py`, `leaving.py`: what happens to a ticket, in this order.
   `listing.py`: inspect, names, evict. `notes.py`: remember, recall.
 - `tickets.py`: all tickets of a client. `entry.py`: what a client knows about one of them.

@@ -94,7 +94,9 @@ class Listener:
             for watch in watcher.watches:
                 watch.watchers.discard(watcher)
                 if not watch.watchers and self._watches.get(watch.id) is watch:
-                    self._keep_spare(watch)
+                    self._spare[watch.id] = watch
+                    if len(self._spare) > _MAX_SPARE:
+                        self._end(next(iter(self._spare.values())))
 
     async def close(self) -> None:
         """Wake all waiters, and end the stream."""
@@ -246,12 +248,6 @@ class Listener:
         self._spare.pop(watch.id, None)
         watch.unneeded = 0
         return watch
-
-    def _keep_spare(self, watch: Watch) -> None:
-        """No ticket needs it at present."""
-        self._spare[watch.id] = watch
-        if len(self._spare) > _MAX_SPARE:
-            self._end(next(iter(self._spare.values())))
 
     def _end(self, watch: Watch) -> None:
         self._forget(watch)

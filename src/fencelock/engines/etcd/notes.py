@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from fencelock.core.note import Note
-from fencelock.core.ticket import Place, Ticket
+from fencelock.core.ticket import Ticket
 from fencelock.engines.etcd.errors import CallFailed
 from fencelock.engines.etcd.keys import note_key
 from fencelock.engines.etcd.messages_pb2 import RangeRequest
@@ -20,15 +20,18 @@ from fencelock.engines.etcd.wire import created_at, first, get_without_value, pu
 
 async def remember(tickets: Tickets, ticket: Ticket, note: Note, until: float) -> bool:
     """Store a note if this ticket holds the name."""
-    holding = await _holding(tickets, ticket, until)
-    if holding is None:
+    entry = await tickets.find(ticket, until)
+    if entry is not None and not entry.view.admitted:
+        await tickets.look(entry, until)
+    if entry is None or not entry.view.admitted:
         return False
+    holding = created_at(entry.key, entry.view.fence)  # it holds as long as its key is there
     lease = await tickets.leases.single(note.keep, until)
     key = note_key(ticket.name)
     # The first step tells on which lease the note lives that this one replaces.
     steps = [get_without_value(key), put(key, note.pack(), lease.id)]
     try:
-        answer = await tickets.cluster.txn(txn([created_at(*holding)], steps), until)
+        answer = await tickets.cluster.txn(txn([holding], steps), until)
     except CallFailed as error:
         if error.outcome == "not applied":
             await _end(tickets, lease.id, until)
@@ -50,22 +53,6 @@ async def recall(tickets: Tickets, name: str, until: float) -> str | None:
         return None
     note = Note.unpack(found.value)
     return note.text if _left(tickets, name, found.mod_revision, note) > 0 else None
-
-
-async def _holding(tickets: Tickets, ticket: Ticket, until: float) -> tuple[bytes, int] | None:
-    """Key and fence of an admitted ticket. It stays admitted as long as its key is there."""
-    entry = tickets.entries.get(ticket.id)
-    if entry is None or not entry.view.fence:
-        entry = await tickets.find(ticket, until)
-    if entry is None:
-        return None
-    view = entry.view
-    if view.admitted:
-        return entry.key, view.fence
-    standing = await tickets.look(entry, until)
-    if standing is None or standing.place is not Place.ADMITTED:
-        return None
-    return entry.key, standing.fence
 
 
 def _left(tickets: Tickets, name: str, revision: int, note: Note) -> float:

@@ -47,7 +47,10 @@ class Tickets:
             self._labels.give_back(entry.label)
 
     async def find(self, ticket: Ticket, until: float) -> Entry | None:
-        """Search etcd for a ticket of which this client knows nothing."""
+        """A ticket and its fence. If this client does not know them, it searches etcd."""
+        entry = self.entries.get(ticket.id)
+        if entry is not None and entry.view.fence:
+            return entry
         keys = Keys.of(ticket.name)
         answer = await self.cluster.read(RangeRequest(key=keys.queue, range_end=keys.end), until)
         for kv in answer.kvs:

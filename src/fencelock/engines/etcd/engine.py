@@ -205,7 +205,10 @@ def open_etcd(url: Url, io: IO) -> EtcdEngine:
         raise ValueError(f"{url}: an etcd URL has no path: etcd://host:2379")
     make: type[Node] = BlockingNode if io.blocking else AsyncioNode
     hosts = url.hosts or (("localhost", None),)
-    nodes = [make(_address(host, port or 2379), credentials) for host, port in hosts]
+    nodes = [
+        make(f"[{host}]:{port or 2379}" if ":" in host else f"{host}:{port or 2379}", credentials)
+        for host, port in hosts
+    ]
     return EtcdEngine(Cluster(nodes, login, io), str(url), io)
 
 
@@ -225,7 +228,3 @@ def _credentials(url: Url) -> grpc.ChannelCredentials | None:
     except OSError as error:
         raise ValueError(f"{url}: can't read the certificate files: {error}") from error
     return grpc.ssl_channel_credentials(ca, key, cert)
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -24,7 +24,7 @@ from fencelock.engines.etcd.wire import Part, created_at, first, get, nested, no
 
 async def enter(tickets: Tickets, ticket: Ticket, if_free: bool, until: float) -> Standing:
     entry = tickets.entries.get(ticket.id)
-    if entry is not None and (entry.converted or entry.record.share != ticket.share):
+    if entry is not None and not entry.joins_as(ticket.share):
         standing = await _enter_with_other_share(tickets, entry, ticket, until)
         if standing.place is not Place.GONE:
             return standing
@@ -115,7 +115,6 @@ async def _enter_with_other_share(
                 tickets.leases.forget(lease, markers)
                 continue
             entry.written(record, lease, sent + ticket.ttl)
-            entry.converted = True
         if standing.recheck <= 0 and await tickets.remove_expired(entry, until):
             continue
         return standing

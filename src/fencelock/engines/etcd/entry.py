@@ -6,7 +6,7 @@ import math
 from itertools import count
 from typing import Any, NamedTuple
 
-from fencelock.core.ticket import Ticket
+from fencelock.core.ticket import Share, Ticket
 from fencelock.engines.etcd.admission import Ahead, Blockers
 from fencelock.engines.etcd.keys import Keys
 from fencelock.engines.etcd.leases import Lease
@@ -56,8 +56,6 @@ class Entry:
         """Until this moment of our clock the ticket has been promised to live."""
         self.short = False
         """Whether it was short of permits at the last look."""
-        self.converted = False
-        """Whether it shares now, though its key says that it joined to hold alone."""
         self.unanswered = 0
         """Requests to join that got no answer."""
         self.watcher: Watcher | None = None
@@ -75,6 +73,10 @@ class Entry:
     @property
     def shares(self) -> bool:
         return bool(self.record.share.group)
+
+    def joins_as(self, share: Share) -> bool:
+        """Whether it has this share, and also had it when it joined, as its key says."""
+        return self.record.share == share and self.key == self.keys.ticket(self.label, share.group)
 
     def ttl_to_write(self, ticket: Ticket, now: float) -> float:
         """The ttl for a request that is sent now. A shorter ttl takes nothing away that was promised."""

@@ -40,8 +40,6 @@ _CLOSE_TIMEOUT = 1.0
 class Lease:
     """One lease. Its id is made here, so that a grant whose reply was lost can be repeated."""
 
-    __slots__ = ("id", "seconds", "until")
-
     def __init__(self, seconds: int, id: int = 0) -> None:
         self.id = id or secrets.randbits(62) | 1
         self.seconds = seconds

@@ -63,8 +63,6 @@ class Watch:
     stand in the same order again and again.
     """
 
-    __slots__ = ("id", "key", "last", "own", "since", "unneeded", "watchers")
-
     def __init__(self, id: int, key: bytes, own: bool) -> None:
         self.id = id
         self.key = key

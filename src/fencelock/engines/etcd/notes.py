@@ -2,7 +2,7 @@
 
 etcd counts a lease in whole seconds, grants none below a minimum, and starts again under a new leader. A note
 never ends too soon. So that it does not seem to end too late, a client counts as well, from when it first saw
-the note: see `expiry.py`.
+the note: see `Expiry`.
 """
 
 from __future__ import annotations

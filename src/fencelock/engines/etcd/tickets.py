@@ -1,17 +1,20 @@
-"""The tickets of one client: what it knows about them, and looking where one stands."""
+"""The tickets of one client: what it knows about them, looking where one stands, and when others expire."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
 
+from fencelock.core.change_times import ChangeTimes
+from fencelock.core.observed_expiry import ObservedTickets
 from fencelock.core.ticket import Place, Standing, Ticket
 from fencelock.engines.etcd import looking
 from fencelock.engines.etcd.admission import Ahead
 from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.entry import Entry, View
 from fencelock.engines.etcd.errors import CallFailed
-from fencelock.engines.etcd.expiry import Expiry
 from fencelock.engines.etcd.keys import Keys, Labels
 from fencelock.engines.etcd.leases import Leases
 from fencelock.engines.etcd.markers import Markers, removal
@@ -19,6 +22,9 @@ from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest
 from fencelock.engines.etcd.values import Record
 from fencelock.engines.etcd.wire import BATCH, changed_at, created_at, first, txn
 from fencelock.io.contract import IO
+
+_MAX_SEEN = 4_000
+"""How many things this client remembers. Others count from when their revision was reached."""
 
 
 class Tickets:
@@ -158,3 +164,40 @@ class Tickets:
         ahead = Ahead.read(kv)
         self.left(ahead)
         return ahead
+
+
+class Expiry:
+    """When the tickets of other clients expire. etcd has no clock to ask, so each client counts by itself.
+
+    A ticket's ttl counts from when this client first saw its last change: see `core/observed_expiry.py`. Each
+    change has a revision, and each answer and event says which revision the cluster has reached. So a client
+    may know that a ticket has not changed since long before the client saw it: see `core/change_times.py`.
+    That is why a whole row of dead tickets expires together, though each waiter watches only the ticket ahead
+    of it. For any thread.
+    """
+
+    def __init__(self, io: IO) -> None:
+        self._io = io
+        self._mutex = threading.Lock()  # answers and events come in different threads
+        self._changes = ChangeTimes()
+        self._observed = ObservedTickets()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+
+    def reached(self, revision: int) -> None:
+        """Take in that the cluster has reached a revision."""
+        with self._mutex:
+            # If it is lower than one before, this server lags behind, or the cluster was restored.
+            self._changes.fell_to(revision)
+            self._changes.reached(revision, self._io.now())
+
+    def left(self, id: str, version: int, ttl: float) -> float:
+        """Seconds until a thing expires that was seen just now, and last changed at revision `version`."""
+        with self._mutex:
+            self._seen[id] = None
+            self._seen.move_to_end(id)
+            if len(self._seen) > _MAX_SEEN:
+                self._observed.forget(self._seen.popitem(last=False)[0])
+            now = self._io.now()
+            since = self._changes.known_since(version, now)
+            left = self._observed.left(id, version, ttl, now, since)
+        return min(max(left, 0.0), ttl)

@@ -134,7 +134,12 @@ async def test_a_client_works_in_a_forked_child_and_the_parents_lease_is_unharme
             for refusal in seen.pop("lease"):
                 assert "FencelockError" in refusal
                 assert "can't be used in its child" in refusal
-            assert seen == {"held": True, "parent's": True}
+            if (cell.engine, cell.face) == ("etcd", "async"):
+                # gRPC's asyncio side does not survive a fork: a clear error instead of a hang.
+                assert "Unsupported" in seen["error"]
+                assert "fork before the first use" in seen["error"]
+            else:
+                assert seen == {"held": True, "parent's": True}
             assert parent.call("check")["fence"] == held["fence"]
         assert parent.call("release")["fence"] == held["fence"]
 

@@ -7,7 +7,7 @@ import pytest
 from fencelock.core.ticket import ALONE, Owner, Place, Share, Standing, Ticket
 from fencelock.engines.etcd import markers, tickets
 from fencelock.engines.etcd.engine import EtcdEngine
-from fencelock.engines.etcd.expiry import Expiry
+from fencelock.engines.etcd.tickets import Expiry
 from fencelock.engines.registry import open_engine
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id

@@ -28,14 +28,62 @@ while not client.inspect(name).waiting:
 for _ in range(5):
     pid = os.fork()
     if pid == 0:
-        assert client.lock(name).try_acquire() is None
-        with client.lock(name + ":child"):
-            pass
+        for one in (client, fencelock.Client(url)):
+            assert one.lock(name).try_acquire() is None
+            with one.lock(name + ":child"):
+                pass
+            one.close()
         sys.exit(0)
     assert os.waitpid(pid, 0)[1] == 0
 lease.renew()
 lease.release()
 client.close()
+print("unharmed")
+"""
+
+FORKS_ASYNC = """
+import asyncio, os, sys
+import fencelock
+
+url, name = sys.argv[1:]
+client, unused = fencelock.AsyncClient(url, ttl=30), fencelock.AsyncClient(url)
+
+async def in_child():
+    for make in (lambda: client.lock(name).acquire(), lambda: unused.lock(name).acquire()):
+        try:
+            await make()
+            os._exit(1)
+        except fencelock.Unsupported as error:
+            assert "fork before the first use" in str(error)
+    try:
+        fencelock.AsyncClient(url)
+        os._exit(2)
+    except fencelock.Unsupported:
+        pass
+
+async def main():
+    async with client, client.lock(name):
+        pid = os.fork()
+        if pid == 0:
+            asyncio.events._set_running_loop(None)
+            asyncio.run(in_child())
+            with fencelock.Client(url) as blocking:
+                assert blocking.lock(name).try_acquire() is None
+                with blocking.lock(name + ":child"):
+                    pass
+            os._exit(0)
+        assert await asyncio.to_thread(os.waitpid, pid, 0) == (pid, 0)
+
+async def use_first_in_child():
+    async with unused, unused.lock(name):
+        pass
+
+pid = os.fork()  # before the first use
+if pid == 0:
+    asyncio.run(use_first_in_child())
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+asyncio.run(main())
 print("unharmed")
 """
 
@@ -67,7 +115,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("program", [FORKS, ENDS, ENDS_ASYNC])
+@pytest.mark.parametrize("program", [FORKS, FORKS_ASYNC, ENDS, ENDS_ASYNC])
 def test_programs_end_normally(etcd_cluster: EtcdCluster, program: str) -> None:
     command = [sys.executable, "-c", program, etcd_cluster.url, f"program:{new_id()}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)

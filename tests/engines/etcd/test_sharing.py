@@ -13,7 +13,7 @@ from fencelock.engines.etcd.admission import Ahead, Blockers, QueueAhead, blocke
 from fencelock.engines.etcd.engine import EtcdEngine
 from fencelock.engines.etcd.keys import Keys, Labels
 from fencelock.engines.etcd.values import Record
-from fencelock.engines.etcd.wire import txn
+from fencelock.engines.etcd.wire import created_at, txn
 from fencelock.engines.registry import open_engine
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.primitives.waiting import new_id
@@ -115,10 +115,14 @@ def test_a_renewal_that_comes_late_does_not_take_back_what_was_changed(
     entry = engine._tickets.entries[ticket.id]
     assert entry.lease is not None
     record = entry.next_record(ticket, 61.0, entry.lease)
-    late = looking.renew(entry, entry.view, record, entry.lease)
+    late = looking.renewal(entry, entry.view, record, entry.lease)
     owner = ticket.owner._replace(label="changed")
     enter(engine, ticket._replace(share=READING, owner=owner))
-    run(engine._cluster.txn(txn(then=[late]), engine._io.now() + LIMIT))
+    run(
+        engine._cluster.txn(
+            txn([created_at(entry.key, entry.view.fence)], late), engine._io.now() + LIMIT
+        )
+    )
     (holder,) = run(engine.inspect(ticket.name, limit=0, timeout=LIMIT)).holders
     assert (holder.share, holder.owner) == (READING, owner)
 

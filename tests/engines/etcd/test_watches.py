@@ -20,7 +20,7 @@ def ahead(fence: int, key: bytes = KEY, share: Share = ALONE) -> Ahead:
 
 
 def watcher(*those: Ahead, lacking: int = 0, revision: int = 10) -> Watcher:
-    return Watcher(Blockers(those, lacking), revision, BlockingIO().event())
+    return Watcher(Blockers(those, lacking), revision, BlockingIO().event(), renewed)
 
 
 def put(revision: int, created: int) -> Event:
@@ -41,12 +41,12 @@ def watch(since: int = 5, *events: Event, own: bool = False) -> Watch:
     it = Watch(1, KEY, own)
     it.begin(since)
     for event in events:
-        it.report(event, renewed)
+        it.report(event)
     return it
 
 
 def joined(it: Watch, one: Watcher) -> Watcher:
-    it.join(one, renewed)
+    it.join(one)
     return one
 
 
@@ -103,10 +103,10 @@ def test_a_watcher_that_lacks_permits_waits_until_enough_have_gone() -> None:
     for it in (first, second):
         it.begin(5)
         joined(it, one)
-    first.report(delete(11), renewed)
+    first.report(delete(11))
     assert not looks(one)
     assert set(one.ahead) == {b"other"}
-    second.report(delete(12), renewed)
+    second.report(delete(12))
     assert looks(one)
 
 
@@ -139,9 +139,9 @@ def test_a_waiter_reads_while_it_is_told(switching_often: None) -> None:
         for number, other in enumerate(those):
             it = Watch(number, other.key, False)
             it.begin(5)
-            it.join(one, renewed)
+            it.join(one)
             gone = KeyValue(key=other.key, mod_revision=20 + number)
-            it.report(Event(type=Event.DELETE, kv=gone), renewed)
+            it.report(Event(type=Event.DELETE, kv=gone))
         over.set()
         looking.join()
     assert failures == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from fencelock.engines.etcd.errors import CallFailed, LoginNeeded
 from fencelock.engines.etcd.messages_pb2 import (
@@ -24,15 +24,10 @@ _NEEDS_LEADER = (("hasleader", "true"),)
 """Asks a server to end a stream when it has lost the others. Otherwise it stays silent for ever."""
 
 
-class Login(NamedTuple):
-    user: str
-    password: str
-
-
 class Cluster:
     """The servers. All of them answer alike, so we stay with one as long as it answers."""
 
-    def __init__(self, nodes: Sequence[Node], login: Login | None, io: IO) -> None:
+    def __init__(self, nodes: Sequence[Node], login: AuthenticateRequest | None, io: IO) -> None:
         self._nodes = nodes
         self._login = login
         self._io = io
@@ -68,40 +63,29 @@ class Cluster:
         applied does so only if it is `repeatable`: a second one does no harm, even if the first one
         arrives later.
         """
-        tried = 0
-        doubtful = False
-        logged_in = False
+        left = len(self._nodes)
+        doubtful = refused = False
         while True:
             node = self.node
             token = self._token
             try:
-                if self._login is not None and not token:
-                    logged_in = True
-                    token = await self._log_in(node, until)
+                token = await self._logged_in(node, until)
                 return await node.call(method, request, self._timeout(until), token)
-            except LoginNeeded as error:
-                if self._login is None or logged_in:
-                    raise
-                self._forget_token(token)
-                last: CallFailed = error
             except CallFailed as error:
-                tried += error.elsewhere
                 doubtful = doubtful or error.outcome == "unknown"
                 if doubtful:
                     error.outcome = "unknown"
-                if error.elsewhere:
-                    self.leave(node)
-                if (
-                    not error.elsewhere
-                    or (doubtful and not repeatable)
-                    or tried >= len(self._nodes)
-                ):
+                if isinstance(error, LoginNeeded):
+                    again = self._login is not None and not refused
+                    refused = True
+                    self._forget_token(token)
+                else:
+                    left -= 1
+                    again = error.elsewhere and left > 0 and (repeatable or not doubtful)
+                    if error.elsewhere:
+                        self.leave(node)
+                if not again or self._io.now() >= until:
                     raise
-                last = error
-            if self._io.now() >= until:
-                if doubtful:
-                    last.outcome = "unknown"
-                raise last
 
     async def ask_all(
         self, calls: Sequence[tuple[Method, Any]], until: float
@@ -152,14 +136,10 @@ class Cluster:
             self._token = ()
 
     async def _logged_in(self, node: Node, until: float) -> Metadata:
-        token = self._token
-        return token if token or self._login is None else await self._log_in(node, until)
-
-    async def _log_in(self, node: Node, until: float) -> Metadata:
-        assert self._login is not None
-        request = AuthenticateRequest(name=self._login.user, password=self._login.password)
+        if self._token or self._login is None:
+            return self._token
         try:
-            answer = await node.call(AUTHENTICATE, request, self._timeout(until), ())
+            answer = await node.call(AUTHENTICATE, self._login, self._timeout(until), ())
         except CallFailed as error:
             # Whatever became of the login: the request that needs it was not sent.
             raise CallFailed(str(error), "not applied", elsewhere=error.elsewhere) from error

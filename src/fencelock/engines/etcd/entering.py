@@ -6,33 +6,25 @@ in the queue already, both forms renew it and look again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from fencelock.core.ticket import Place, Standing, Ticket
-from fencelock.engines.etcd.admission import Ahead, Blockers
+from fencelock.engines.etcd.admission import Blockers
 from fencelock.engines.etcd.entry import Entry, View
 from fencelock.engines.etcd.errors import CallFailed, LeaseGone
 from fencelock.engines.etcd.leases import Lease
-from fencelock.engines.etcd.looking import (
-    Seen,
-    read_renewal,
-    read_search,
-    renew_or_read,
-    search,
-    write,
-)
-from fencelock.engines.etcd.markers import mark_for_sharers
-from fencelock.engines.etcd.messages_pb2 import ResponseOp, TxnRequest, TxnResponse
+from fencelock.engines.etcd.looking import Seen, read_renewal, read_search, renewal, search, write
+from fencelock.engines.etcd.markers import mark, mark_for_sharers
+from fencelock.engines.etcd.messages_pb2 import TxnRequest, TxnResponse
 from fencelock.engines.etcd.renewing import renew
 from fencelock.engines.etcd.tickets import Tickets
-from fencelock.engines.etcd.values import Marker, Record, marker_value
+from fencelock.engines.etcd.values import Marker, Record
 from fencelock.engines.etcd.wire import Part, created_at, first, get, nested, none_after, put, txn
 
 
 async def enter(tickets: Tickets, ticket: Ticket, if_free: bool, until: float) -> Standing:
     entry = tickets.entries.get(ticket.id)
-    if entry is not None and (entry.converted or entry.record.share != ticket.share):
+    if entry is not None and not entry.joins_as(ticket.share):
         standing = await _enter_with_other_share(tickets, entry, ticket, until)
         if standing.place is not Place.GONE:
             return standing
@@ -54,29 +46,26 @@ async def enter(tickets: Tickets, ticket: Ticket, if_free: bool, until: float) -
             tickets.leases.forget(lease, markers)
             continue
         revision = answer.header.revision
-        outcome = join.read(answer)
-        if isinstance(outcome, Refused):
-            blockers = outcome.seen.blockers
+        seen = join.read(answer)
+        if seen is None:
+            continue
+        if not seen.fence:
+            blockers = seen.blockers
             if blockers is None:
                 all_peers = True
                 continue
             if not blockers.ahead:
                 free_at = revision  # if no ticket has come since, this one may join
                 continue
-            standing = _refused(tickets, entry, blockers.ahead, revision)
-        elif isinstance(outcome, Present) and outcome.fence != view.fence:
-            # An earlier request, whose reply was lost, has arrived. Look again with its fence.
-            entry.learn(View(outcome.fence, revision))
-            continue
+            # Keep in mind which tickets are in the way.
+            tickets.expiry.reached(revision)
+            entry.view = View(blockers=Blockers(blockers.ahead))
+            standing = Standing(Place.REFUSED, recheck=min(map(tickets.left, blockers.ahead)))
         else:
             entry.written(record, lease, sent + ticket.ttl)
-            if isinstance(outcome, Present):
-                seen = read_renewal(entry, view, outcome.renewal)
-            elif outcome.marked:
-                entry.learn(View(revision, revision, admitted=True, abandoned=False))
-                return Standing(Place.ADMITTED, revision)
-            else:
-                seen, entry.short = outcome.seen, False
+            entry.short = (
+                entry.short and seen.fence == view.fence
+            )  # a ticket that joins anew is not
             standing = await tickets.take_in(entry, seen, revision, until)
         if standing.recheck <= 0 and await tickets.remove_expired(entry, until):
             continue
@@ -97,14 +86,6 @@ async def _send(tickets: Tickets, join: Join, until: float) -> TxnResponse:
     return answer
 
 
-def _refused(tickets: Tickets, entry: Entry, ahead: tuple[Ahead, ...], revision: int) -> Standing:
-    """Keep in mind which tickets are in the way of one that did not join."""
-    tickets.expiry.reached(revision)
-    entry.view = View(blockers=Blockers(ahead))
-    recheck = min(tickets.left(one, passing=True) for one in ahead)
-    return Standing(Place.REFUSED, recheck=recheck)
-
-
 async def _enter_with_other_share(
     tickets: Tickets, entry: Entry, ticket: Ticket, until: float
 ) -> Standing:
@@ -113,7 +94,7 @@ async def _enter_with_other_share(
     A ticket that holds alone goes over to a group. Any other stays as it is.
     """
     while True:
-        if not entry.view.fence and not await tickets.locate(entry, until):
+        if not await tickets.locate(entry, until):
             return Standing(Place.GONE)
         sent = tickets.io.now()
         (standing,) = await renew(tickets, [ticket], until)
@@ -122,9 +103,9 @@ async def _enter_with_other_share(
         if standing.place is Place.ADMITTED and not entry.shares:
             assert entry.lease is not None
             lease, markers = entry.lease, await tickets.leases.markers(until)
-            record = entry.sharing_record(ticket.share)
+            record = entry.revised(share=ticket.share)
             # What the ticket found is what it leaves behind.
-            marker = mark_for_sharers(entry.keys, bool(entry.view.abandoned), markers)
+            marker = mark_for_sharers(entry.keys, entry.view.abandoned, markers)
             steps = [write(entry, record, lease), marker]
             request = txn([created_at(entry.key, standing.fence)], steps)
             try:
@@ -134,35 +115,12 @@ async def _enter_with_other_share(
                 tickets.leases.forget(lease, markers)
                 continue
             entry.written(record, lease, sent + ticket.ttl)
-            entry.converted = True
         if standing.recheck <= 0 and await tickets.remove_expired(entry, until):
             continue
         return standing
 
 
 # --- the transaction
-
-
-class Joined(NamedTuple):
-    """The ticket joined."""
-
-    seen: Seen
-    marked: bool = False
-    """Whether nothing at all was there, so that the ticket wrote the marker."""
-
-
-class Refused(NamedTuple):
-    """The ticket did not join. It was allowed to do so only if that admits it at once."""
-
-    seen: Seen
-
-
-class Present(NamedTuple):
-    """The ticket was in the queue already."""
-
-    fence: int
-    renewal: Sequence[ResponseOp]
-    """The answers for `read_renewal`. Empty if the fence was not known."""
 
 
 class Join(NamedTuple):
@@ -181,8 +139,35 @@ class Join(NamedTuple):
     def request(self) -> TxnRequest:
         return self._join_if_free() if self.if_free else self._join()
 
-    def read(self, answer: TxnResponse) -> Joined | Refused | Present:
-        return self._read_if_free(answer) if self.if_free else self._read(answer)
+    def read(self, answer: TxnResponse) -> Seen | None:
+        """Where the ticket stands: with fence 0 if it was refused. None: send another request."""
+        revision = answer.header.revision
+        if not self.if_free:
+            if not answer.succeeded:
+                return self._read_present(answer, revision)
+            found = answer.responses[:-1]
+            if not self.entry.shares:
+                nothing = found[0].response_txn
+                if nothing.succeeded:  # the ticket wrote the marker
+                    return Seen(revision, marker=Marker("held", 0, 0.0, revision))
+                found = nothing.responses
+            return read_search(self.entry, revision, found)
+        if answer.succeeded:
+            return Seen(revision, marker=Marker.read(answer.responses[-1].response_range))
+        refused = answer.responses[0].response_txn
+        if refused.succeeded:
+            return read_search(self.entry, 0, refused.responses)
+        return self._read_present(refused, revision)
+
+    def _read_present(self, answer: TxnResponse, revision: int) -> Seen | None:
+        """The ticket was in the queue already."""
+        own = first(answer.responses[0].response_range)
+        assert own is not None
+        if own.create_revision == self.view.fence:
+            return read_renewal(self.entry, self.view, answer.responses[1:])
+        # An earlier request, whose reply was lost, has arrived. The next request renews it by its fence.
+        self.entry.learn(View(own.create_revision, revision))
+        return None
 
     def _join(self) -> TxnRequest:
         found = search(self.entry)
@@ -197,17 +182,6 @@ class Join(NamedTuple):
             found = [nested(nothing, [self._mark()], found)]
         return txn([self._is_new()], [*found, self._put()], self._present())
 
-    def _read(self, answer: TxnResponse) -> Joined | Present:
-        if not answer.succeeded:
-            return _read_present(answer)
-        fence, found = answer.header.revision, answer.responses[:-1]
-        if not self.entry.shares:
-            nothing = found[0].response_txn
-            if nothing.succeeded:
-                return Joined(Seen(fence), marked=True)
-            found = nothing.responses
-        return Joined(read_search(self.entry, fence, found))
-
     def _join_if_free(self) -> TxnRequest:
         """Join if nothing is in the way, or if no ticket has come since nothing was."""
         keys, share, is_new = self.entry.keys, self.entry.record.share, self._is_new()
@@ -219,19 +193,9 @@ class Join(NamedTuple):
             is_free = [created_at(part.key, 0, part.end) for part in keys.others(share.group)]
         join = [self._put(), get(keys.marker)]
         if not share.group:
-            join.append(nested([created_at(keys.marker, 0)], [self._mark()]))
+            join.insert(1, nested([created_at(keys.marker, 0)], [self._mark()]))
         found = search(self.entry, all_peers=self.all_peers)
         return txn([is_new, *is_free], join, [nested([is_new], found, self._present())])
-
-    def _read_if_free(self, answer: TxnResponse) -> Joined | Refused | Present:
-        if answer.succeeded:
-            marker = Marker.read(answer.responses[1].response_range)
-            marked = not self.entry.shares and answer.responses[2].response_txn.succeeded
-            return Joined(Seen(answer.header.revision, marker=marker), marked)
-        refused = answer.responses[0].response_txn
-        if refused.succeeded:
-            return Refused(read_search(self.entry, 0, refused.responses))
-        return _read_present(refused)
 
     # --- parts
 
@@ -242,13 +206,11 @@ class Join(NamedTuple):
         return put(self.entry.key, self.record.pack(), self.lease.id)
 
     def _mark(self) -> Part:
-        return put(self.entry.keys.marker, marker_value("held"), self.markers.id)
+        return mark(self.entry.keys, "held", 0, self.markers)
 
     def _present(self) -> list[Part]:
-        return renew_or_read(self.entry, self.view, self.record, self.lease)
-
-
-def _read_present(answer: TxnResponse) -> Present:
-    own = first(answer.responses[0].response_range)
-    assert own is not None
-    return Present(own.create_revision, answer.responses[1:])
+        """What to do if the ticket is there: read it, and renew it if its fence is known."""
+        read = get(self.entry.key)
+        if not self.view.fence:
+            return [read]
+        return [read, *renewal(self.entry, self.view, self.record, self.lease)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fencelock.core.ticket import Share, Ticket
 from fencelock.engines.etcd.admission import Ahead, Blockers
@@ -25,8 +25,8 @@ class View(NamedTuple):
     blockers: Blockers = Blockers()
     """The tickets that it waits for."""
     admitted: bool = False
-    abandoned: bool | None = None
-    """None: not known yet. The client finds out when the ticket is admitted."""
+    abandoned: bool = False
+    """Whether it found the name abandoned. The client finds out when the ticket is admitted."""
 
     @property
     def ahead(self) -> tuple[Ahead, ...]:
@@ -56,8 +56,6 @@ class Entry:
         """Until this moment of our clock the ticket has been promised to live."""
         self.short = False
         """Whether it was short of permits at the last look."""
-        self.converted = False
-        """Whether it shares now, though its key says that it joined to hold alone."""
         self.unanswered = 0
         """Requests to join that got no answer."""
         self.watcher: Watcher | None = None
@@ -76,6 +74,10 @@ class Entry:
     def shares(self) -> bool:
         return bool(self.record.share.group)
 
+    def joins_as(self, share: Share) -> bool:
+        """Whether it has this share, and also had it when it joined, as its key says."""
+        return self.record.share == share and self.key == self.keys.ticket(self.label, share.group)
+
     def ttl_to_write(self, ticket: Ticket, now: float) -> float:
         """The ttl for a request that is sent now. A shorter ttl takes nothing away that was promised."""
         return max(ticket.ttl, min(self.promised_until - now, self.record.ttl))
@@ -85,15 +87,11 @@ class Entry:
         record = self.record
         if self.lease is lease and record.ttl == ttl and record.owner == ticket.owner:
             return record
-        return record._replace(edition=next(self._editions), ttl=ttl, owner=ticket.owner)
+        return self.revised(ttl=ttl, owner=ticket.owner)
 
-    def sharing_record(self, share: Share) -> Record:
-        """The record with which the ticket shares from now on."""
-        return self.record._replace(edition=next(self._editions), share=share)
-
-    def signal_record(self) -> Record:
-        """The record with one more signal to the next ticket of the group."""
-        return self.record._replace(edition=next(self._editions), signals=self.record.signals + 1)
+    def revised(self, **changes: Any) -> Record:
+        """The next record to write, with these changes."""
+        return self.record._replace(edition=next(self._editions), **changes)
 
     def written(self, record: Record, lease: Lease, promised_until: float) -> None:
         """Take in that this record is stored, and how long the ticket has been promised to live."""

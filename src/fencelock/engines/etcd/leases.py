@@ -40,8 +40,6 @@ _CLOSE_TIMEOUT = 1.0
 class Lease:
     """One lease. Its id is made here, so that a grant whose reply was lost can be repeated."""
 
-    __slots__ = ("id", "seconds", "until")
-
     def __init__(self, seconds: int, id: int = 0) -> None:
         self.id = id or secrets.randbits(62) | 1
         self.seconds = seconds
@@ -66,13 +64,31 @@ class Leases:
 
     async def granted(self, ttl: float, until: float) -> Lease:
         """The lease for tickets with this ttl. It may have to be kept alive: see `Lease.lives_for`."""
-        return await self._obtain(math.ceil(ttl) + SPARE, until)
+        seconds = math.ceil(ttl) + SPARE
+        while True:
+            lease = self._leases.get(seconds)
+            if lease is not None and lease.until > self._io.now():
+                return lease
+            mine = self._io.event()
+            try:
+                with self._mutex:
+                    granting = self._granting.setdefault(seconds, mine)
+                    if granting is mine:
+                        lease = self._leases.setdefault(seconds, Lease(seconds))
+                if lease is not None and granting is mine:
+                    granted = lease.until > self._io.now()  # another caller was quicker
+                    return lease if granted else await self._grant(lease, until)
+            finally:
+                # Other callers wait for this, so do it even if this caller was interrupted before it began.
+                # Call no method here, so that no second interruption can come in between.
+                if seconds in self._granting and self._granting[seconds] is mine:
+                    del self._granting[seconds]
+                mine.set()
+            if not await granting.wait(until - self._io.now()):
+                raise CallFailed("no answer to a request for a lease", "not applied")
 
     async def covering(self, ttl: float, until: float) -> Lease:
         """A lease that lives for a ttl from now."""
-        known = self._leases.get(math.ceil(ttl) + SPARE)
-        if known is not None and known.lives_for(ttl, self._io.now()):
-            return known
         while True:
             lease = await self.granted(ttl, until)
             sent = self._io.now()
@@ -142,29 +158,6 @@ class Leases:
                 if not isinstance(answer, CallFailed) and not answer.keys
             ]
             await self._cluster.ask_all(unused, until)
-
-    async def _obtain(self, seconds: int, until: float) -> Lease:
-        while True:
-            lease = self._leases.get(seconds)
-            if lease is not None and lease.until > self._io.now():
-                return lease
-            mine = self._io.event()
-            try:
-                with self._mutex:
-                    granting = self._granting.setdefault(seconds, mine)
-                    if granting is mine:
-                        lease = self._leases.setdefault(seconds, Lease(seconds))
-                if lease is not None and granting is mine:
-                    granted = lease.until > self._io.now()  # another caller was quicker
-                    return lease if granted else await self._grant(lease, until)
-            finally:
-                # Other callers wait for this, so do it even if this caller was interrupted before it began.
-                # Call no method here, so that no second interruption can come in between.
-                if seconds in self._granting and self._granting[seconds] is mine:
-                    del self._granting[seconds]
-                mine.set()
-            if not await granting.wait(until - self._io.now()):
-                raise CallFailed("no answer to a request for a lease", "not applied")
 
     async def _grant(self, lease: Lease, until: float) -> Lease:
         while True:

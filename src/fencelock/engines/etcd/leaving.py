@@ -24,19 +24,18 @@ from fencelock.engines.etcd.wire import (
 
 
 async def leave(tickets: Tickets, ticket: Ticket, departure: Departure, until: float) -> bool:
-    entry = tickets.entries.pop(ticket.id, None)
-    if entry is None:  # it has left before, or its request to join arrives late
-        entry = await tickets.find(ticket, until)
-        return entry is not None and await _leave(tickets, entry, departure, until)
-    tickets.forget(entry.view.ahead)
-    left = await _leave(tickets, entry, departure, until)
-    tickets.give_back(ticket.id, entry)
+    known = tickets.entries.pop(ticket.id, None)
+    # If it is not known, it has left before, or its request to join arrives late.
+    entry = known or await tickets.find(ticket, until)
+    left = entry is not None and await _leave(tickets, entry, departure, until)
+    if known is not None:
+        tickets.give_back(ticket.id, known)
     return left
 
 
 async def _leave(tickets: Tickets, entry: Entry, departure: Departure, until: float) -> bool:
     while True:
-        if not entry.view.fence and not await tickets.locate(entry, until):
+        if not await tickets.locate(entry, until):
             return False
         if await _remove(tickets, entry, departure, until):
             return True
@@ -58,7 +57,7 @@ async def _remove(tickets: Tickets, entry: Entry, departure: Departure, until: f
         return answer.succeeded or otherwise.succeeded
     abandoned = departure is Departure.LOST
     withdrawn = departure is Departure.WITHDRAWN
-    if not abandoned and (not view.admitted or (withdrawn and view.abandoned is None)):
+    if not abandoned and not view.admitted:
         answer = await tickets.cluster.txn(_withdraw(entry), until)
         if not answer.succeeded:
             return False
@@ -70,7 +69,7 @@ async def _remove(tickets: Tickets, entry: Entry, departure: Departure, until: f
             found = await tickets.markers.meaning(entry.keys, view.fence, marker, until)
             abandoned = found.abandoned
     elif withdrawn:
-        abandoned = bool(view.abandoned)
+        abandoned = view.abandoned
     remove = _abandon if abandoned else _release
     return (await tickets.markers.write(partial(remove, entry), until)).succeeded
 

@@ -27,7 +27,7 @@ from fencelock.engines.etcd.messages_pb2 import (
     WatchResponse,
 )
 from fencelock.engines.etcd.node import Node, Stream
-from fencelock.engines.etcd.watches import OnRenewed, Watch, Watcher
+from fencelock.engines.etcd.watches import Watch, Watcher
 from fencelock.io.contract import IO, Event, Task
 
 log = logging.getLogger("fencelock")
@@ -54,12 +54,9 @@ _STEADY_AFTER = 5.0
 class Listener:
     """Keeps a stream open while any ticket waits. If it breaks, opens another one at another server."""
 
-    def __init__(
-        self, cluster: Cluster, io: IO, on_renewed: OnRenewed, on_revision: Callable[[int], None]
-    ) -> None:
+    def __init__(self, cluster: Cluster, io: IO, on_revision: Callable[[int], None]) -> None:
         self._cluster = cluster
         self._io = io
-        self._on_renewed = on_renewed
         self._on_revision = on_revision
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
         self._ids = count(1)  # etcd takes 0 for none
@@ -73,7 +70,7 @@ class Listener:
         self._ended: Event
         self._closed = False
         self._forking = False
-        cluster.on_move = self._move
+        cluster.on_move = self._close_stream
         if io.blocking:
             _all.add(self)
 
@@ -84,7 +81,7 @@ class Listener:
                 watcher.look_again()
                 return
             for key, is_own in ((own, True), *((key, False) for key in tuple(watcher.ahead))):
-                self._watch(key, is_own).join(watcher, self._on_renewed)
+                self._watch(key, is_own).join(watcher)
             self._used = True
             if self._task is None:
                 self._ended = self._io.event()
@@ -97,18 +94,19 @@ class Listener:
             for watch in watcher.watches:
                 watch.watchers.discard(watcher)
                 if not watch.watchers and self._watches.get(watch.id) is watch:
-                    self._keep_spare(watch)
+                    self._spare[watch.id] = watch
+                    if len(self._spare) > _MAX_SPARE:
+                        self._end(next(iter(self._spare.values())))
 
     async def close(self) -> None:
         """Wake all waiters, and end the stream."""
         with self._mutex:
             self._closed = True
-            stream, task = self._stream, self._task
+            task = self._task
             for watch in self._watches.values():
                 for watcher in watch.watchers:
                     watcher.look_again()
-        if stream is not None:
-            stream.close()
+        self._close_stream()
         if task is not None and await self._ended.wait(_CLOSE_TIMEOUT):
             await task.join()
 
@@ -123,11 +121,8 @@ class Listener:
     def resume(self) -> None:
         self._forking = False
 
-    def _move(self) -> None:
-        """The cluster has left a server that did not answer. The stream may be at that server."""
-        self._close_stream()
-
     def _close_stream(self) -> None:
+        """Also if the cluster has left a server that did not answer: the stream may be at that server."""
         with self._mutex:
             if self._stream is not None:
                 self._stream.close()
@@ -225,7 +220,7 @@ class Listener:
                 if response.created:
                     watch.begin(response.header.revision)
                 for event in response.events:
-                    watch.report(event, self._on_renewed)
+                    watch.report(event)
                 if watch.unneeded > _MAX_UNNEEDED:
                     self._end(watch)
 
@@ -253,12 +248,6 @@ class Listener:
         self._spare.pop(watch.id, None)
         watch.unneeded = 0
         return watch
-
-    def _keep_spare(self, watch: Watch) -> None:
-        """No ticket needs it at present."""
-        self._spare[watch.id] = watch
-        if len(self._spare) > _MAX_SPARE:
-            self._end(next(iter(self._spare.values())))
 
     def _end(self, watch: Watch) -> None:
         self._forget(watch)

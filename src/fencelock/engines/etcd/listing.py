@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from fencelock.core.admission import fits
 from fencelock.core.names import matches
@@ -14,7 +14,7 @@ from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.keys import QUEUES, QUEUES_END, Keys, name_of
 from fencelock.engines.etcd.leases import Lease
 from fencelock.engines.etcd.markers import mark
-from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest, TxnRequest
+from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest, RangeResponse, TxnRequest
 from fencelock.engines.etcd.tickets import Tickets
 from fencelock.engines.etcd.values import Marker, Record
 from fencelock.engines.etcd.wire import (
@@ -33,30 +33,20 @@ _PAGE = 5_000
 """Keys that one request lists."""
 
 
-class _Front(NamedTuple):
-    """The beginning of a queue at one moment."""
-
-    holders: list[KeyValue]
-    waiters: list[KeyValue]
-    waiting: int
-    """How many tickets wait, listed or not."""
-    newest: int
-    """The fence of the last ticket."""
-    marker: Marker | None
-
-
 async def inspect(tickets: Tickets, name: str, limit: int, until: float) -> Inspection:
     keys = Keys.of(name)
-    front = await _front(tickets, keys, limit, until)
-    marker, fence = front.marker, front.holders[0].create_revision if front.holders else 0
+    holding, queue, last, marker = await _front(tickets, keys, limit, until)
+    fence = queue.kvs[0].create_revision if holding else 0
     abandoned = (await tickets.markers.meaning(keys, fence, marker, until)).abandoned
-    holders = [Holder(*_described(tickets, kv)) for kv in front.holders]
+    holders = [Holder(*_described(tickets, kv)) for kv in queue.kvs[:holding]]
     if marker is not None and marker.state != "held":
         # A ticket that was in the queue then holds since the ticket before it left.
         ago = max(0.0, time.time() - marker.at)
         holders = [one._replace(held_for=min(one.held_for, ago)) for one in holders]
-    waiters = tuple(Waiter(*_described(tickets, kv)) for kv in front.waiters)
-    return Inspection(name, tuple(holders), waiters, front.waiting, front.newest, abandoned)
+    listed = queue.kvs[holding : holding + limit]
+    waiters = tuple(Waiter(*_described(tickets, kv)) for kv in listed)
+    waiting = queue.count - holding
+    return Inspection(name, tuple(holders), waiters, waiting, last, abandoned)
 
 
 async def names(cluster: Cluster, pattern: str, until: float) -> list[str]:
@@ -73,42 +63,32 @@ async def names(cluster: Cluster, pattern: str, until: float) -> list[str]:
 
 async def evict(tickets: Tickets, name: str, until: float) -> bool:
     """Take out all holders. Returns False if there was none."""
-    keys = Keys.of(name)
-    while True:
-        holders = (await _front(tickets, keys, 0, until)).holders
-        if not holders:
+    keys, evicted = Keys.of(name), False
+    while not evicted:
+        holding, queue, *_ = await _front(tickets, keys, 0, until)
+        if not holding:
             return False
-        if Record.unpack(holders[0].value).share.group:
-            evicted = await _evict_sharers(tickets, holders, until)
-        else:
-            request = partial(_evict, keys, holders[0])
-            evicted = (await tickets.markers.write(request, until)).succeeded
-        if evicted:
-            return True
+        for start in range(0, holding, BATCH):
+            request = partial(_evict, keys, queue.kvs[start : min(start + BATCH, holding)])
+            answer = await tickets.markers.write(request, until)
+            evicted = evicted or any(op.response_txn.succeeded for op in answer.responses)
+    return True
 
 
-def _evict(keys: Keys, holder: KeyValue, markers: Lease) -> TxnRequest:
-    """Take out a ticket that holds alone."""
-    fence = holder.create_revision
-    steps = [mark(keys, "abandoned", fence, markers), delete(holder.key)]
-    return txn([created_at(holder.key, fence)], steps)
+def _evict(keys: Keys, holders: Sequence[KeyValue], markers: Lease) -> TxnRequest:
+    """Take out the tickets that are still there. The marker says nothing about those that share."""
+    steps = []
+    for kv in holders:
+        fence, alone = kv.create_revision, not Record.unpack(kv.value).share.group
+        marked = [mark(keys, "abandoned", fence, markers)] if alone else []
+        steps.append(nested([created_at(kv.key, fence)], [*marked, delete(kv.key)]))
+    return txn(then=steps)
 
 
-async def _evict_sharers(tickets: Tickets, holders: list[KeyValue], until: float) -> bool:
-    """Take out tickets that share. The marker says nothing about them."""
-    evicted = False
-    for start in range(0, len(holders), BATCH):
-        steps = [
-            nested([created_at(one.key, one.create_revision)], [delete(one.key)])
-            for one in holders[start : start + BATCH]
-        ]
-        answer = await tickets.cluster.txn(txn(then=steps), until, repeatable=True)
-        evicted = evicted or any(op.response_txn.succeeded for op in answer.responses)
-    return evicted
-
-
-async def _front(tickets: Tickets, keys: Keys, waiters: int, until: float) -> _Front:
-    """All tickets that hold, and the first of those that wait."""
+async def _front(
+    tickets: Tickets, keys: Keys, waiters: int, until: float
+) -> tuple[int, RangeResponse, int, Marker | None]:
+    """How many hold, the queue up to the waiters asked for, its last fence, and the marker."""
     limit = waiters + 1
     while True:
         steps = [
@@ -119,21 +99,14 @@ async def _front(tickets: Tickets, keys: Keys, waiters: int, until: float) -> _F
         answer = await tickets.cluster.txn(txn(then=steps), until, repeatable=True)
         queue, last, marker = (response.response_range for response in answer.responses)
         holders = _holders(queue.kvs)
-        if len(queue.kvs) - holders >= min(waiters, queue.count - holders) and (
-            holders < len(queue.kvs) or holders == queue.count
-        ):
+        if not queue.more or len(queue.kvs) - holders >= max(waiters, 1):
             newest_ticket = first(last)
-            return _Front(
-                list(queue.kvs[:holders]),
-                list(queue.kvs[holders : holders + waiters]),
-                queue.count - holders,
-                0 if newest_ticket is None else newest_ticket.create_revision,
-                Marker.read(marker),
-            )
+            fence = 0 if newest_ticket is None else newest_ticket.create_revision
+            return holders, queue, fence, Marker.read(marker)
         limit = 2 * limit + holders + waiters
 
 
-def _holders(queue: list[KeyValue]) -> int:
+def _holders(queue: Sequence[KeyValue]) -> int:
     """How many of a queue's first tickets are admitted."""
     holding: list[Share] = []
     for kv in queue:
@@ -147,5 +120,5 @@ def _holders(queue: list[KeyValue]) -> int:
 def _described(tickets: Tickets, kv: KeyValue) -> tuple[Owner, int, float, float, Share]:
     record = Record.unpack(kv.value)
     since_joined = max(0.0, time.time() - record.joined)
-    left = tickets.left(Ahead.read(kv), passing=True)
+    left = tickets.left(Ahead.read(kv))
     return record.owner, kv.create_revision, since_joined, left, record.share

@@ -15,7 +15,6 @@ from fencelock.engines.etcd.messages_pb2 import ResponseOp, TxnRequest, TxnRespo
 from fencelock.engines.etcd.values import Marker, Record
 from fencelock.engines.etcd.wire import (
     Part,
-    changed_at,
     created_at,
     first,
     get,
@@ -38,7 +37,7 @@ class Seen(NamedTuple):
     """Where a ticket stands, as a transaction saw it."""
 
     fence: int
-    """The fence of the ticket that the question was about."""
+    """The fence of the ticket that the question was about. 0: it is not in the queue."""
     blockers: Blockers | None = Blockers()
     """None: look again, at all peers."""
     marker: Marker | None = None
@@ -126,36 +125,21 @@ def _is_right_behind(entry: Entry, view: View) -> bool:
     return bool(view.ahead) and not entry.shares
 
 
-def unchanged(entry: Entry, view: View) -> TxnRequest:
-    """Succeeds if the ticket is there, and the tickets ahead were not even renewed."""
-    same = [changed_at(one.key, one.version) for one in view.ahead]
-    return txn([created_at(entry.key, view.fence), *same])
-
-
 # --- renewing
 
 
-def renew(entry: Entry, view: View, record: Record, lease: Lease) -> Part:
-    """Extend a ticket if it is there, and look where it stands."""
-    return nested([created_at(entry.key, view.fence)], _renewal(entry, view, record, lease))
-
-
-def renew_or_read(entry: Entry, view: View, record: Record, lease: Lease) -> list[Part]:
-    """What a request to join does if the ticket is there: read it, and renew it if its fence is known."""
-    return [get(entry.key), *(_renewal(entry, view, record, lease) if view.fence else ())]
-
-
-def _renewal(entry: Entry, view: View, record: Record, lease: Lease) -> list[Part]:
+def renewal(entry: Entry, view: View, record: Record, lease: Lease) -> list[Part]:
+    """Extend a ticket that is there, and look where it stands."""
     same = entry.lease is lease and record is entry.record
-    renewal = touch(entry.key) if same else write(entry, record, lease)
+    extend = touch(entry.key) if same else write(entry, record, lease)
     if view.admitted:
-        return [renewal]
+        return [extend]
     everything = search(entry, view.fence)
     if not view.blockers.decisive:
-        return [renewal, nested([], everything)]
+        return [extend, nested([], everything)]
     # Most often the tickets ahead are the same as before. Then etcd need not go through the whole queue.
     same_ahead = [created_at(one.key, one.fence) for one in view.ahead]
-    return [renewal, nested(same_ahead, [get(one.key) for one in view.ahead], everything)]
+    return [extend, nested(same_ahead, [get(one.key) for one in view.ahead], everything)]
 
 
 def read_renewal(entry: Entry, view: View, answers: Sequence[ResponseOp]) -> Seen:
@@ -177,8 +161,3 @@ def write(entry: Entry, record: Record, lease: Lease) -> Part:
     return nested(
         [value_above(entry.key, value)], [touch(entry.key)], [put(entry.key, value, lease.id)]
     )
-
-
-def signal(entry: Entry, record: Record, lease: Lease) -> TxnRequest:
-    """Tell the next ticket of the group that this one is not short of permits any more."""
-    return txn([created_at(entry.key, entry.view.fence)], [write(entry, record, lease)])

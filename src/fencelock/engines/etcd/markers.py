@@ -19,18 +19,18 @@ The marker lives on a lease of one to two days, in case no client comes to tidy 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fencelock.engines.etcd.admission import Ahead
 from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.entry import Entry
-from fencelock.engines.etcd.errors import CallFailed, Compacted, LeaseGone
+from fencelock.engines.etcd.errors import Compacted, LeaseGone
 from fencelock.engines.etcd.keys import Keys
 from fencelock.engines.etcd.leases import Lease, Leases
 from fencelock.engines.etcd.messages_pb2 import RangeRequest, TxnRequest, TxnResponse
-from fencelock.engines.etcd.values import Marker, Record, State, marker_value
+from fencelock.engines.etcd.values import Marker, Record
 from fencelock.engines.etcd.wire import (
     BATCH,
     Part,
@@ -45,6 +45,8 @@ from fencelock.engines.etcd.wire import (
     put,
     txn,
 )
+
+State = Literal["held", "released", "abandoned"]
 
 
 class Meaning(NamedTuple):
@@ -90,29 +92,19 @@ class Markers:
         before = [one.fence for one in entry.view.ahead]
         known = None if marker is None else meaning(marker, fence, before)
         found = known or await self.meaning(entry.keys, fence, marker, until)
-        if entry.shares:
-            if marker is not None and known is None:
-                # Save the tickets that come to share after this one the look into the past.
-                with suppress(CallFailed):
-                    await self.write(
-                        lambda lease: _replace(
-                            entry,
-                            fence,
-                            marker,
-                            mark_for_sharers(entry.keys, found.abandoned, lease),
-                        ),
-                        until,
-                    )
-        elif not found.tells:
-            answer = await self.write(
-                lambda lease: _replace(
-                    entry, fence, marker, mark(entry.keys, "held", fence, lease)
-                ),
-                until,
-            )
-            if not answer.succeeded:
-                return None
-        return found.abandoned
+        # Tickets that share write the marker to save those that come after them the look into the past.
+        if (marker is None or known is not None) if entry.shares else found.tells:
+            return found.abandoned
+
+        def replace(lease: Lease) -> TxnRequest:
+            """Replace the marker if the ticket is still there, and the marker has not changed."""
+            revision = 0 if marker is None else marker.revision
+            same = [created_at(entry.key, fence), changed_at(entry.keys.marker, revision)]
+            if entry.shares:
+                return txn(same, [mark_for_sharers(entry.keys, found.abandoned, lease)])
+            return txn(same, [mark(entry.keys, "held", fence, lease)])
+
+        return found.abandoned if (await self.write(replace, until)).succeeded else None
 
     async def meaning(self, keys: Keys, fence: int, marker: Marker | None, until: float) -> Meaning:
         """What a marker means to the ticket with this fence, if nothing is known of the tickets before it."""
@@ -132,14 +124,9 @@ class Markers:
         return Meaning(was_first.create_revision != fence)
 
 
-def _replace(entry: Entry, fence: int, marker: Marker | None, new: Part) -> TxnRequest:
-    """Replace the marker if the ticket is still there, and the marker has not changed."""
-    revision = 0 if marker is None else marker.revision
-    return txn([created_at(entry.key, fence), changed_at(entry.keys.marker, revision)], [new])
-
-
 def mark(keys: Keys, state: State, fence: int, markers: Lease) -> Part:
-    return put(keys.marker, marker_value(state, fence), markers.id)
+    value = f"{state} {fence} {time.time():.3f}"
+    return put(keys.marker, value.encode(), markers.id)
 
 
 def mark_for_sharers(keys: Keys, abandoned: bool, markers: Lease) -> Part:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
 import grpc.aio
+from grpc import ChannelCredentials
 
+from fencelock.core.errors import Unsupported
 from fencelock.engines.etcd.errors import CallFailed, client_closed
 from fencelock.engines.etcd.messages_pb2 import WatchRequest, WatchResponse
 from fencelock.engines.etcd.node import HEARTBEAT, Metadata, Node, Stream
 from fencelock.engines.etcd.wire import Method
+
+_used_in: set[int] = set()
+"""The processes that have used `grpc.aio`: this one, and those from which it was forked."""
 
 
 class AsyncioNode(Node):
@@ -20,49 +26,29 @@ class AsyncioNode(Node):
 
     grpc = grpc.aio
 
+    def __init__(self, address: str, credentials: ChannelCredentials | None) -> None:
+        # The parent's poller thread was inside gRPC during the fork. So gRPC skipped its fork handlers, and
+        # every call would hang for ever.
+        if _used_in - {os.getpid()}:
+            raise Unsupported(
+                "etcd with asyncio does not work in a forked child of a process that has used it: fork "
+                "before the first use, start processes with the method 'spawn', or use a blocking "
+                "Client in the child"
+            )
+        super().__init__(address, credentials)
+
+    def open(self) -> Any:
+        _used_in.add(os.getpid())
+        return super().open()
+
     async def call(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
-        return await self._answer(self._begin(method, request, timeout, metadata))
-
-    async def call_all(
-        self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
-    ) -> list[Any | CallFailed]:
-        begun: list[Any] = []
-        answers: list[Any | CallFailed] = []
-        try:
-            for method, request in calls:
-                begun.append(self._begin(method, request, timeout, metadata))
-            for call in begun:
-                try:
-                    answers.append(await self._answer(call))
-                except CallFailed as error:
-                    answers.append(error)
-        except BaseException:
-            for call in begun:
-                call.cancel()
-            raise
-        return answers
-
-    def watch(self, metadata: Metadata, idle: Callable[[], bool]) -> Stream:
-        return _AsyncioStream(self, metadata, idle)
-
-    async def close(self) -> None:
-        channel = self._take_channel()
-        if channel is not None:
-            await channel.close()
-
-    def _begin(self, method: Method, request: Any, timeout: float, metadata: Metadata) -> Any:
-        call = self._callable(method)
-        try:
-            return call(request, timeout=timeout, metadata=metadata)
-        except grpc.aio.UsageError as error:
-            raise client_closed() from error
-
-    async def _answer(self, call: Any) -> Any:
         task = asyncio.current_task()
         assert task is not None
         cancelled = task.cancelling()
         try:
-            return await call
+            return await self._callable(method)(request, timeout=timeout, metadata=metadata)
+        except grpc.aio.UsageError as error:  # the channel was closed before the call began
+            raise client_closed() from error
         except grpc.RpcError as error:
             raise self._failed(error) from error
         except asyncio.InvalidStateError as error:  # the channel was closed meanwhile
@@ -72,6 +58,25 @@ class AsyncioNode(Node):
             if self._closed and task.cancelling() == cancelled:
                 raise client_closed("unknown") from error
             raise
+
+    async def call_all(
+        self, calls: Sequence[tuple[Method, Any]], timeout: float, metadata: Metadata
+    ) -> list[Any | CallFailed]:
+        async def answer(method: Method, request: Any) -> Any | CallFailed:
+            try:
+                return await self.call(method, request, timeout, metadata)
+            except CallFailed as error:
+                return error
+
+        return await asyncio.gather(*(answer(*call) for call in calls))
+
+    def watch(self, metadata: Metadata, idle: Callable[[], bool]) -> Stream:
+        return _AsyncioStream(self, metadata, idle)
+
+    async def close(self) -> None:
+        channel = self._take_channel()
+        if channel is not None:
+            await channel.close()
 
 
 class _AsyncioStream(Stream):

@@ -2,7 +2,7 @@
 
 etcd counts a lease in whole seconds, grants none below a minimum, and starts again under a new leader. A note
 never ends too soon. So that it does not seem to end too late, a client counts as well, from when it first saw
-the note: see `expiry.py`.
+the note: see `Expiry`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from fencelock.core.note import Note
-from fencelock.core.ticket import Place, Ticket
+from fencelock.core.ticket import Ticket
 from fencelock.engines.etcd.errors import CallFailed
 from fencelock.engines.etcd.keys import note_key
 from fencelock.engines.etcd.messages_pb2 import RangeRequest
@@ -20,15 +20,18 @@ from fencelock.engines.etcd.wire import created_at, first, get_without_value, pu
 
 async def remember(tickets: Tickets, ticket: Ticket, note: Note, until: float) -> bool:
     """Store a note if this ticket holds the name."""
-    holding = await _holding(tickets, ticket, until)
-    if holding is None:
+    entry = await tickets.find(ticket, until)
+    if entry is not None and not entry.view.admitted:
+        await tickets.look(entry, until)
+    if entry is None or not entry.view.admitted:
         return False
+    holding = created_at(entry.key, entry.view.fence)  # it holds as long as its key is there
     lease = await tickets.leases.single(note.keep, until)
     key = note_key(ticket.name)
     # The first step tells on which lease the note lives that this one replaces.
     steps = [get_without_value(key), put(key, note.pack(), lease.id)]
     try:
-        answer = await tickets.cluster.txn(txn([created_at(*holding)], steps), until)
+        answer = await tickets.cluster.txn(txn([holding], steps), until)
     except CallFailed as error:
         if error.outcome == "not applied":
             await _end(tickets, lease.id, until)
@@ -52,25 +55,9 @@ async def recall(tickets: Tickets, name: str, until: float) -> str | None:
     return note.text if _left(tickets, name, found.mod_revision, note) > 0 else None
 
 
-async def _holding(tickets: Tickets, ticket: Ticket, until: float) -> tuple[bytes, int] | None:
-    """Key and fence of an admitted ticket. It stays admitted as long as its key is there."""
-    entry = tickets.entries.get(ticket.id)
-    if entry is None or not entry.view.fence:
-        entry = await tickets.find(ticket, until)
-    if entry is None:
-        return None
-    view = entry.view
-    if view.admitted:
-        return entry.key, view.fence
-    standing = await tickets.look(entry, until)
-    if standing is None or standing.place is not Place.ADMITTED:
-        return None
-    return entry.key, standing.fence
-
-
 def _left(tickets: Tickets, name: str, revision: int, note: Note) -> float:
     """Seconds that a note has left which was seen just now."""
-    return tickets.expiry.left(f"note {name}", revision, note.keep, passing=True)
+    return tickets.expiry.left(f"note {name}", revision, note.keep)
 
 
 async def _end(tickets: Tickets, lease: int, until: float) -> None:

@@ -12,7 +12,7 @@ from fencelock.engines.etcd.errors import CallFailed, LeaseGone
 from fencelock.engines.etcd.leases import Lease
 from fencelock.engines.etcd.tickets import Tickets
 from fencelock.engines.etcd.values import Record
-from fencelock.engines.etcd.wire import BATCH, TXN, Method, txn
+from fencelock.engines.etcd.wire import BATCH, TXN, Method, created_at, nested, txn
 
 
 class _Renewal(NamedTuple):
@@ -37,9 +37,7 @@ async def renew(tickets: Tickets, due: Sequence[Ticket], until: float) -> list[S
         renewals: list[_Renewal] = []
         for index, ticket in enumerate(due):
             if standings[index] is None:
-                entry = tickets.entries.get(ticket.id)
-                if entry is None or not entry.view.fence:
-                    entry = await tickets.find(ticket, until)
+                entry = await tickets.find(ticket, until)
                 if entry is None:
                     standings[index] = Standing(Place.GONE)
                 else:
@@ -68,7 +66,13 @@ async def _round(
     batches = [renewals[start : start + BATCH] for start in range(0, len(renewals), BATCH)]
     calls: list[tuple[Method, Any]] = [leases.keep_alive(lease) for lease in stale.values()]
     for batch in batches:
-        steps = [looking.renew(one.entry, one.view, one.record, one.lease) for one in batch]
+        steps = [
+            nested(
+                [created_at(one.entry.key, one.view.fence)],
+                looking.renewal(one.entry, one.view, one.record, one.lease),
+            )
+            for one in batch
+        ]
         calls.append((TXN, txn(then=steps)))
     answers = await tickets.cluster.ask_all(calls, until)
     failure: CallFailed | None = None

@@ -1,25 +1,30 @@
-"""The tickets of one client: what it knows about them, and looking where one stands."""
+"""The tickets of one client: what it knows about them, looking where one stands, and when others expire."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
 
+from fencelock.core.change_times import ChangeTimes
+from fencelock.core.observed_expiry import ObservedTickets
 from fencelock.core.ticket import Place, Standing, Ticket
 from fencelock.engines.etcd import looking
-from fencelock.engines.etcd.admission import Ahead, Blockers
+from fencelock.engines.etcd.admission import Ahead
 from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.entry import Entry, View
 from fencelock.engines.etcd.errors import CallFailed
-from fencelock.engines.etcd.expiry import Expiry
 from fencelock.engines.etcd.keys import Keys, Labels
 from fencelock.engines.etcd.leases import Leases
 from fencelock.engines.etcd.markers import Markers, removal
 from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest
 from fencelock.engines.etcd.values import Record
-from fencelock.engines.etcd.wire import BATCH, first
+from fencelock.engines.etcd.wire import BATCH, changed_at, created_at, first, txn
 from fencelock.io.contract import IO
+
+_MAX_SEEN = 4_000
+"""How many things this client remembers. Others count from when their revision was reached."""
 
 
 class Tickets:
@@ -48,7 +53,10 @@ class Tickets:
             self._labels.give_back(entry.label)
 
     async def find(self, ticket: Ticket, until: float) -> Entry | None:
-        """Search etcd for a ticket of which this client knows nothing."""
+        """A ticket and its fence. If this client does not know them, it searches etcd."""
+        entry = self.entries.get(ticket.id)
+        if entry is not None and entry.view.fence:
+            return entry
         keys = Keys.of(ticket.name)
         answer = await self.cluster.read(RangeRequest(key=keys.queue, range_end=keys.end), until)
         for kv in answer.kvs:
@@ -57,7 +65,9 @@ class Tickets:
         return None
 
     async def locate(self, entry: Entry, until: float) -> bool:
-        """Learn the fence of a ticket that may be in the queue. Returns False if it is not."""
+        """Learn the fence of a ticket, if it is not known. Returns False if it is not in the queue."""
+        if entry.view.fence:
+            return True
         answer = await self.cluster.read(RangeRequest(key=entry.key), until)
         own = first(answer)
         if own is None:
@@ -88,7 +98,8 @@ class Tickets:
 
     async def unchanged(self, entry: Entry, view: View, until: float) -> bool:
         """Whether nothing has happened to a ticket and the tickets ahead. Costs less than to look."""
-        request = looking.unchanged(entry, view)
+        same = [changed_at(one.key, one.version) for one in view.ahead]
+        request = txn([created_at(entry.key, view.fence), *same])
         answer = await self.cluster.txn(request, until, repeatable=True)
         if answer.succeeded:
             entry.learn(view._replace(revision=answer.header.revision))
@@ -107,46 +118,36 @@ class Tickets:
             await self._signal(entry, until)
         entry.short = blockers.short
         if blockers.ahead:
-            return self._waiting(entry, blockers, fence, revision)
+            self.expiry.reached(revision)
+            entry.learn(View(fence, revision, blockers))
+            return Standing(Place.WAITING, fence, recheck=min(map(self.left, blockers.ahead)))
         if not seen.asked or (view.fence == fence and view.admitted):
-            return Standing(Place.ADMITTED, fence, bool(view.abandoned))
+            return Standing(Place.ADMITTED, fence, view.abandoned)
         abandoned = await self.markers.is_abandoned(entry, fence, seen.marker, until)
         if abandoned is None:
             return await self.look(entry, until) or Standing(Place.GONE)
-        self.forget(view.ahead)
         entry.learn(View(fence, revision, admitted=True, abandoned=abandoned))
         return Standing(Place.ADMITTED, fence, abandoned)
-
-    def _waiting(self, entry: Entry, blockers: Blockers, fence: int, revision: int) -> Standing:
-        self.expiry.reached(revision)
-        still_ahead = {one.fence for one in blockers.ahead}
-        self.forget(one for one in entry.view.ahead if one.fence not in still_ahead)
-        entry.learn(View(fence, revision, blockers))
-        recheck = min(self.left(one) for one in blockers.ahead)
-        return Standing(Place.WAITING, fence, recheck=recheck)
 
     async def _signal(self, entry: Entry, until: float) -> None:
         """Let the next ticket of the group know that this one has found room."""
         if entry.lease is None:
             return
-        record = entry.signal_record()
+        record = entry.revised(signals=entry.record.signals + 1)
+        write = looking.write(entry, record, entry.lease)
         with suppress(CallFailed):  # then the next ticket learns it from its own renewal
-            await self.cluster.txn(looking.signal(entry, record, entry.lease), until)
+            await self.cluster.txn(txn([created_at(entry.key, entry.view.fence)], [write]), until)
             entry.written(record, entry.lease, entry.promised_until)
 
     async def remove_expired(self, entry: Entry, until: float) -> bool:
         """Take out all tickets ahead that have expired. Returns False if that failed."""
-        ahead, watched = entry.view.ahead, set(entry.view.ahead)
+        ahead = entry.view.ahead
         try:
-            while expired := [
-                one for one in ahead if self.left(one, passing=one not in watched) <= 0
-            ]:
-                expired = expired[:BATCH]
+            while expired := [one for one in ahead if self.left(one) <= 0][:BATCH]:
                 request = partial(removal, entry.keys, expired, before=entry.view.fence)
                 answer = await self.markers.write(request, until)
                 if not answer.succeeded:
                     break  # one of them was renewed or has gone: look again
-                self.forget(expired)
                 ahead = looking.tickets_in(answer.responses[-1])
         except CallFailed:
             return False  # where our own ticket stands is known all the same
@@ -154,9 +155,9 @@ class Tickets:
 
     # --- the time of tickets ahead
 
-    def left(self, ahead: Ahead, *, passing: bool = False) -> float:
+    def left(self, ahead: Ahead) -> float:
         """Seconds until a ticket that was seen just now may be taken out."""
-        return self.expiry.left(_id(ahead), ahead.version, ahead.ttl, passing=passing)
+        return self.expiry.left(f"{ahead.key!r}{ahead.fence}", ahead.version, ahead.ttl)
 
     def saw_renewal(self, kv: KeyValue) -> Ahead:
         """A ticket ahead of one that waits here was renewed: its ttl counts anew from now on."""
@@ -164,10 +165,39 @@ class Tickets:
         self.left(ahead)
         return ahead
 
-    def forget(self, ahead: Iterable[Ahead]) -> None:
-        for one in ahead:
-            self.expiry.forget(_id(one))
 
+class Expiry:
+    """When the tickets of other clients expire. etcd has no clock to ask, so each client counts by itself.
 
-def _id(ahead: Ahead) -> str:
-    return f"{ahead.key!r}{ahead.fence}"
+    A ticket's ttl counts from when this client first saw its last change: see `core/observed_expiry.py`. Each
+    change has a revision, and each answer and event says which revision the cluster has reached. So a client
+    may know that a ticket has not changed since long before the client saw it: see `core/change_times.py`.
+    That is why a whole row of dead tickets expires together, though each waiter watches only the ticket ahead
+    of it. For any thread.
+    """
+
+    def __init__(self, io: IO) -> None:
+        self._io = io
+        self._mutex = threading.Lock()  # answers and events come in different threads
+        self._changes = ChangeTimes()
+        self._observed = ObservedTickets()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+
+    def reached(self, revision: int) -> None:
+        """Take in that the cluster has reached a revision."""
+        with self._mutex:
+            # If it is lower than one before, this server lags behind, or the cluster was restored.
+            self._changes.fell_to(revision)
+            self._changes.reached(revision, self._io.now())
+
+    def left(self, id: str, version: int, ttl: float) -> float:
+        """Seconds until a thing expires that was seen just now, and last changed at revision `version`."""
+        with self._mutex:
+            self._seen[id] = None
+            self._seen.move_to_end(id)
+            if len(self._seen) > _MAX_SEEN:
+                self._observed.forget(self._seen.popitem(last=False)[0])
+            now = self._io.now()
+            since = self._changes.known_since(version, now)
+            left = self._observed.left(id, version, ttl, now, since)
+        return min(max(left, 0.0), ttl)

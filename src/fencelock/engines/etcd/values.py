@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from fencelock.core.ticket import ALONE, Owner, Share, Ticket
@@ -53,9 +53,6 @@ class Record(NamedTuple):
         )
 
 
-State = Literal["held", "released", "abandoned"]
-
-
 class Marker(NamedTuple):
     """What the marker of a name says; see `markers.py`."""
 
@@ -73,7 +70,3 @@ class Marker(NamedTuple):
             return None
         state, fence, at = kv.value.decode(errors="replace").split(" ")
         return cls(state, int(fence), float(at), kv.mod_revision)
-
-
-def marker_value(state: State, fence: int = 0) -> bytes:
-    return f"{state} {fence} {time.time():.3f}".encode()

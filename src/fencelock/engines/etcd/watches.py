@@ -14,13 +14,17 @@ from fencelock.engines.etcd.errors import CallFailed
 from fencelock.engines.etcd.messages_pb2 import Event, KeyValue
 from fencelock.io.contract import Event as Flag
 
-OnRenewed = Callable[[KeyValue], Ahead]
-
 
 class Watcher:
     """One waiting ticket: what it knows, and what its watches have told it."""
 
-    def __init__(self, blockers: Blockers, revision: int, flag: Flag) -> None:
+    def __init__(
+        self,
+        blockers: Blockers,
+        revision: int,
+        flag: Flag,
+        saw_renewal: Callable[[KeyValue], Ahead],
+    ) -> None:
         self.ahead = {one.key: one for one in blockers.ahead}
         """The tickets ahead that it waits for, as they were last seen."""
         self.lacking = blockers.lacking
@@ -31,6 +35,7 @@ class Watcher:
         """The newest revision that it was told of."""
         self.flag = flag
         """Set to wake the waiter."""
+        self.saw_renewal = saw_renewal
         self.watches: list[Watch] = []
         self.not_begun = 0
         """How many of its watches have not begun yet."""
@@ -43,9 +48,7 @@ class Watcher:
         self.broken: CallFailed | None = None
 
     def waits_for(self, ahead: Sequence[Ahead]) -> bool:
-        mine = tuple(
-            self.ahead.values()
-        )  # a copy: another thread takes out the tickets that are gone
+        mine = tuple(self.ahead.values())  # a copy: another thread takes out what is gone
         return {one.fence for one in mine} == {one.fence for one in ahead}
 
     def look_again(self) -> None:
@@ -60,8 +63,6 @@ class Watch:
     stand in the same order again and again.
     """
 
-    __slots__ = ("id", "key", "last", "own", "since", "unneeded", "watchers")
-
     def __init__(self, id: int, key: bytes, own: bool) -> None:
         self.id = id
         self.key = key
@@ -74,7 +75,7 @@ class Watch:
         self.unneeded = 0
         """Events that it reported since it had its last watcher."""
 
-    def join(self, watcher: Watcher, on_renewed: OnRenewed) -> None:
+    def join(self, watcher: Watcher) -> None:
         watcher.watches.append(self)
         self.watchers.add(watcher)
         if not self.since:
@@ -82,7 +83,7 @@ class Watch:
         else:
             self._begin(watcher)
             if self.last is not None:
-                self._tell(watcher, self.last, on_renewed)
+                self._tell(watcher, self.last)
 
     def begin(self, revision: int) -> None:
         """It reports all that happens after this revision."""
@@ -104,14 +105,14 @@ class Watch:
             for watcher in self.watchers:
                 watcher.not_begun += 1
 
-    def report(self, event: Event, on_renewed: OnRenewed) -> None:
+    def report(self, event: Event) -> None:
         self.last = event
         if not self.watchers:
             self.unneeded += 1
         for watcher in list(self.watchers):
-            self._tell(watcher, event, on_renewed)
+            self._tell(watcher, event)
 
-    def _tell(self, watcher: Watcher, event: Event, on_renewed: OnRenewed) -> None:
+    def _tell(self, watcher: Watcher, event: Event) -> None:
         revision = event.kv.mod_revision
         if revision <= watcher.revision:
             return
@@ -127,7 +128,7 @@ class Watch:
             else:
                 watcher.look_again()
         else:
-            renewed = watcher.ahead[self.key] = on_renewed(event.kv)
+            renewed = watcher.ahead[self.key] = watcher.saw_renewal(event.kv)
             # A renewal is no reason to wake up. The waiter needs to know it when the old ttl would end.
             watcher.renewed = True
             if not renewed.only_renewed(ahead):

@@ -13,12 +13,12 @@ from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
 from fencelock.engines.failure import RequestFailed, translated
-from fencelock.engines.zookeeper import joining, leaving, looking, requests
+from fencelock.engines.zookeeper import leaving, queueing, requests
+from fencelock.engines.zookeeper.batch import done, missing
 from fencelock.engines.zookeeper.entry import Entry
 from fencelock.engines.zookeeper.inspection import inspect, names_in_use
 from fencelock.engines.zookeeper.notes import Notes
 from fencelock.engines.zookeeper.queues import GONE, Queues
-from fencelock.engines.zookeeper.replies import done, explained, missing
 from fencelock.engines.zookeeper.transport import Transport
 from fencelock.engines.zookeeper.urls import settings_of
 from fencelock.io.contract import IO
@@ -61,9 +61,9 @@ class ZooKeeperEngine(Engine):
         entry = await self._entry(ticket, until)
         if entry is not None:
             pair = ticket, entry
-            standing = (await looking.renew(self._queues, [pair], until, watch=True))[ticket.id]
+            standing = (await queueing.renew(self._queues, [pair], until, watch=True))[ticket.id]
             if standing.place is Place.ADMITTED and ticket.share.group and not entry.share.group:
-                standing = await looking.downgrade(self._queues, entry, ticket, until)
+                standing = await queueing.downgrade(self._queues, entry, ticket, until)
             if standing.place is not Place.GONE:
                 return standing
             self._forget(ticket, entry)
@@ -76,7 +76,7 @@ class ZooKeeperEngine(Engine):
         fitting = [
             (ticket, entry) for ticket, entry in pairs if entry and not self._too_long(ticket)
         ]
-        known = await looking.renew(self._queues, fitting, until)
+        known = await queueing.renew(self._queues, fitting, until)
         standings: list[Standing | None] = []
         for ticket, entry in pairs:
             if entry is None:
@@ -114,7 +114,7 @@ class ZooKeeperEngine(Engine):
                 return self._queues.watches.standing(entry) if renewed else None
             event.clear()
             if entry.released:
-                return looking.hold(self._queues, entry, abandoned=False)
+                return queueing.hold(self._queues, entry, abandoned=False)
             if entry.interrupted:
                 entry.interrupted = False
                 if entry.has_news:
@@ -122,7 +122,7 @@ class ZooKeeperEngine(Engine):
                 return None
             renewed = True
             try:
-                standing = await looking.take_news(
+                standing = await queueing.take_news(
                     self._queues, entry, self._io.now() + _NEWS_TIMEOUT
                 )
             except RequestFailed:
@@ -149,7 +149,7 @@ class ZooKeeperEngine(Engine):
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         until = self._io.now() + timeout
         entry = await self._entry(ticket, until, search=True)
-        if entry is None or not await looking.holds(self._queues, entry, until):
+        if entry is None or not await queueing.holds(self._queues, entry, until):
             return False
         return await self._notes.remember(entry.path, ticket.name, text, keep, until)
 
@@ -200,7 +200,7 @@ class ZooKeeperEngine(Engine):
         """What is known of a ticket. If it is not known whether it is in its queue, look for it."""
         entry = self._entries.get(ticket.id)
         if entry is None and (search or ticket.id in self._doubtful):
-            entry = await joining.find(self._queues, ticket, until)
+            entry = await queueing.find(self._queues, ticket, until)
             self._doubtful.discard(ticket.id)
             if entry is not None:
                 self._entries[ticket.id] = entry
@@ -211,7 +211,7 @@ class ZooKeeperEngine(Engine):
         while True:
             self._doubtful.add(ticket.id)
             try:
-                entry, standing = await joining.join(self._queues, ticket, until)
+                entry, standing = await queueing.join(self._queues, ticket, until)
             except RequestFailed as error:
                 if error.outcome == "not applied":
                     self._doubtful.discard(ticket.id)
@@ -225,7 +225,7 @@ class ZooKeeperEngine(Engine):
                 self._forget(ticket, entry)
                 raise
             if standing is None:
-                wait = leaving.refuse if if_free else looking.take_news
+                wait = leaving.refuse if if_free else queueing.take_news
                 standing = await wait(self._queues, entry, until)
             if standing.place in (Place.GONE, Place.REFUSED):
                 self._forget(ticket, entry)
@@ -259,7 +259,10 @@ class ZooKeeperEngine(Engine):
         )
 
     def _translated(self, error: RequestFailed, name: str | None) -> EngineError:
-        return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
+        unknown = ": whether the request was carried out is not known" * (
+            error.outcome == "unknown"
+        )
+        return EngineError(f"{self._where}: {error}{unknown}", outcome=error.outcome, name=name)
 
 
 def open_zookeeper(url: Url, io: IO) -> ZooKeeperEngine:

@@ -35,8 +35,6 @@ class Entry:
     """The transaction of the holder record when the whole queue was last read."""
     event: Event | None = None
     """Set when there is news for the caller that is parked."""
-    signal: str | None = None
-    """The release signal of the ticket ahead, if it is watched."""
     released: bool = False
     """News: the ticket ahead held alone and has released, so this ticket holds."""
     changed: set[str] = field(default_factory=set)

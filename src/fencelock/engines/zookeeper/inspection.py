@@ -9,9 +9,9 @@ from fencelock.core.names import matches
 from fencelock.core.ticket import Holder, Inspection, Owner, Share, Waiter
 from fencelock.engines.zookeeper import requests
 from fencelock.engines.zookeeper.admission import Listing
+from fencelock.engines.zookeeper.batch import gone, value
 from fencelock.engines.zookeeper.nodes import HolderRecord, TicketData, sequence, unescaped
 from fencelock.engines.zookeeper.queues import Queues
-from fencelock.engines.zookeeper.replies import gone, value
 
 _MAX_BATCH = 500
 """How many names are looked at in one round trip."""

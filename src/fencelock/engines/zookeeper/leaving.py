@@ -7,11 +7,11 @@ from typing import Any
 from fencelock.core.ticket import Departure, Place, Standing
 from fencelock.engines.zookeeper import requests
 from fencelock.engines.zookeeper.admission import Listing
+from fencelock.engines.zookeeper.batch import done, forbidden, gone, missing, rejection, value
 from fencelock.engines.zookeeper.entry import Entry
-from fencelock.engines.zookeeper.looking import read_queue
 from fencelock.engines.zookeeper.nodes import HolderRecord, release_signal, sequence
+from fencelock.engines.zookeeper.queueing import read_queue
 from fencelock.engines.zookeeper.queues import GONE, Queues
-from fencelock.engines.zookeeper.replies import done, forbidden, gone, missing, rejection, value
 from fencelock.engines.zookeeper.requests import Request
 
 _DELETION = -2
@@ -31,8 +31,8 @@ async def leave(queues: Queues, entry: Entry, departure: Departure, until: float
         return False
     while True:
         (left,) = await queues.ask(until, _departure(queues, entry, departure))
-        if _is_out(left) or gone(left) or missing(left, _DELETION):
-            return _is_out(left)
+        if done(left) or gone(left) or missing(left, _DELETION):
+            return done(left)
         if entry.holds and queues.signals_releases and forbidden(left, _DELETION):
             queues.signals_releases = False  # the next holder finds out by itself
             continue
@@ -118,7 +118,7 @@ async def evict(queues: Queues, name: str, until: float) -> bool:
             removals = [requests.depart(f"{parent}/{holders[0]}", parent, record.pack())]
             records = []
         replies = (await queues.ask(until, *records, *removals))[len(records) :]
-        if any(map(_is_out, replies)):
+        if any(map(done, replies)):
             return True
         for reply in replies:
             if not gone(reply) and not missing(reply):
@@ -133,8 +133,3 @@ def _shared_record(parent: str, container: Any) -> list[Request]:
         return []
     new = HolderRecord(None, record.abandoned or record.state == "held", "shared")
     return [requests.touch(parent, new.pack(), stat.version)]
-
-
-def _is_out(reply: Any) -> bool:
-    """Whether a ticket was taken out, by a deletion or by a transaction."""
-    return reply is True or done(reply)

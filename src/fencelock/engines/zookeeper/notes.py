@@ -21,9 +21,9 @@ from kazoo.exceptions import NodeExistsError
 from fencelock.core.note import Note
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.zookeeper import requests
+from fencelock.engines.zookeeper.batch import done, gone, missing, rejection, value
 from fencelock.engines.zookeeper.nodes import escaped
 from fencelock.engines.zookeeper.queues import Queues
-from fencelock.engines.zookeeper.replies import done, gone, missing, rejection, value
 
 _MAX_CLOCK_AGE = 60.0
 """Seconds after which the servers' time is asked for again: another server may lead by then."""

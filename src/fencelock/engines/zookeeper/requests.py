@@ -52,13 +52,21 @@ class _Children(GetChildren):  # type: ignore[misc]
         return nodes
 
 
-class _WatchCreation(Exists):  # type: ignore[misc]
-    """Leave a watch on a node that is not there. Its event goes to `Watches`, so kazoo keeps no watcher."""
+class _Watch:
+    """Leave a watch on the node. All events go to `Watches`, so kazoo keeps no watcher."""
 
     def serialize(self) -> bytearray:
-        packed: bytearray = super().serialize()
+        packed: bytearray = super().serialize()  # type: ignore[misc]
         packed[-1] = 1
         return packed
+
+
+class _WatchData(_Watch, GetData):  # type: ignore[misc]
+    pass
+
+
+class _WatchCreation(_Watch, Exists):  # type: ignore[misc]
+    pass
 
 
 class _UnwatchCreation(Exists):  # type: ignore[misc]
@@ -79,8 +87,8 @@ def acl(owned: bool) -> Any:
     return CREATOR_ALL_ACL if owned else OPEN_ACL_UNSAFE
 
 
-def get(path: str, watch: Any = None) -> Request:
-    return GetData(path, watch)
+def get(path: str, *, watch: bool = False) -> Request:
+    return (_WatchData if watch else GetData)(path, None)
 
 
 def children(path: str) -> Request:
@@ -100,9 +108,8 @@ def unwatch_creation(path: str) -> Request:
     return _UnwatchCreation(path, None)
 
 
-def sync(path: str) -> Request:
-    """Let the server catch up with the leader, so that the next answers are not old."""
-    return Sync(path)
+sync = Sync
+"""Let the server catch up with the leader, so that the next answers are not old."""
 
 
 def touch(path: str, data: bytes, version: int = _ANY_VERSION) -> Request:

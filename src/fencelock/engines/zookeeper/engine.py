@@ -72,23 +72,17 @@ class ZooKeeperEngine(Engine):
     @translated
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
         until = self._io.now() + timeout
-        pairs = [(ticket, self._entries.get(ticket.id)) for ticket in tickets]
-        fitting = [
-            (ticket, entry) for ticket, entry in pairs if entry and not self._too_long(ticket)
-        ]
+        pairs = [(ticket, entry) for ticket in tickets if (entry := self._entries.get(ticket.id))]
+        too_long = {ticket.id: text for ticket, _ in pairs if (text := self._too_long(ticket))}
+        if too_long and len(tickets) == 1:
+            (text,) = too_long.values()
+            raise EngineError(text, outcome="not applied", name=tickets[0].name)
+        fitting = [(ticket, entry) for ticket, entry in pairs if ticket.id not in too_long]
         known = await queueing.renew(self._queues, fitting, until)
-        standings: list[Standing | None] = []
-        for ticket, entry in pairs:
-            if entry is None:
-                standings.append(GONE)
-                continue
-            standings.append(known.get(ticket.id))
-            if standings[-1] is GONE:
+        for ticket, entry in fitting:
+            if known[ticket.id] is GONE:
                 self._forget(ticket, entry)
-        if standings == [None]:
-            problem = self._too_long(tickets[0]) or "not renewed"
-            raise EngineError(problem, outcome="not applied", name=tickets[0].name)
-        return standings
+        return [None if ticket.id in too_long else known.get(ticket.id, GONE) for ticket in tickets]
 
     @translated
     async def leave(
@@ -117,7 +111,7 @@ class ZooKeeperEngine(Engine):
                 return queueing.hold(self._queues, entry, abandoned=False)
             if entry.interrupted:
                 entry.interrupted = False
-                if entry.has_news:
+                if entry.gone or entry.changed:
                     event.set()  # for the next caller that parks
                 return None
             renewed = True
@@ -149,7 +143,10 @@ class ZooKeeperEngine(Engine):
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         until = self._io.now() + timeout
         entry = await self._entry(ticket, until, search=True)
-        if entry is None or not await queueing.holds(self._queues, entry, until):
+        if entry is not None and not entry.holds:
+            parks = entry.event is not None
+            await queueing.read_queue(self._queues, entry, until, watch=parks)
+        if entry is None or not entry.holds:
             return False
         return await self._notes.remember(entry.path, ticket.name, text, keep, until)
 
@@ -238,18 +235,13 @@ class ZooKeeperEngine(Engine):
         if self._entries.get(ticket.id) is entry:
             del self._entries[ticket.id]
 
-    @property
-    def _longest_ttl(self) -> float:
-        """The length of a session, as far as it is known."""
-        return self._transport.negotiated or self._session
-
     def _check_ttl(self, ticket: Ticket) -> None:
         if problem := self._too_long(ticket):
-            raise Unsupported(problem, name=ticket.name, longest_ttl=self._longest_ttl)
+            raise Unsupported(problem, name=ticket.name, longest_ttl=self._transport.session)
 
     def _too_long(self, ticket: Ticket) -> str | None:
         """What is wrong with a ttl: a session that ends before it would take the ticket out too soon."""
-        granted = self._longest_ttl
+        granted = self._transport.session
         if ticket.ttl <= granted:
             return None
         limit = "" if granted >= self._session else ", and raise maxSessionTimeout on the servers"
@@ -265,6 +257,5 @@ class ZooKeeperEngine(Engine):
         return EngineError(f"{self._where}: {error}{unknown}", outcome=error.outcome, name=name)
 
 
-def open_zookeeper(url: Url, io: IO) -> ZooKeeperEngine:
-    """`zookeeper://` and, with TLS, `zookeepers://`; see docs/engines/zookeeper.md."""
-    return ZooKeeperEngine(url, io)
+open_zookeeper = ZooKeeperEngine
+"""`zookeeper://` and, with TLS, `zookeepers://`; see docs/engines/zookeeper.md."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from kazoo.exceptions import NodeExistsError
 
-from fencelock.core.ticket import Place, Standing, Ticket
+from fencelock.core.ticket import Standing, Ticket
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.zookeeper import requests
 from fencelock.engines.zookeeper.admission import Listing
@@ -117,14 +117,15 @@ async def renew(
     wanted: list[Request] = []
     asked: list[tuple[int, tuple[str, ...]]] = []
     for ticket, entry in pairs:
-        asked.append((len(wanted), entry.decisive_blockers))
+        # If the blockers are not decisive, only the whole queue shows whether the ticket has to wait.
+        nodes = entry.blockers.nodes if entry.blockers.decisive and not entry.holds else ()
+        asked.append((len(wanted), nodes))
         wanted.append(requests.touch(entry.path, entry.renewed_data(ticket, queues.io.now())))
-        wanted += _reading(queues, entry, asked[-1][1], watch)
+        wanted += queues.watches.read(entry, nodes, watch=watch)
     if not wanted:
         return {}
     batch = await queues.transport.exchange(wanted, until)
     standings: dict[str, Standing] = {}
-    moved: list[tuple[Ticket, Entry]] = []
     for (ticket, entry), (place, nodes) in zip(pairs, asked, strict=True):
         touched, *read = batch.replies[place : place + 1 + len(nodes)]
         seen = dict(zip(nodes, read, strict=True))
@@ -135,10 +136,8 @@ async def renew(
         elif seen and (standing := _still_waiting(queues, entry, seen)) is not None:
             standings[ticket.id] = standing
         else:
-            moved.append((ticket, entry))
-    for ticket, entry in moved:
-        parks = watch or entry.event is not None
-        standings[ticket.id] = await read_queue(queues, entry, until, watch=parks)
+            parks = watch or entry.event is not None
+            standings[ticket.id] = await read_queue(queues, entry, until, watch=parks)
     return standings
 
 
@@ -146,12 +145,7 @@ async def take_news(queues: Queues, entry: Entry, until: float) -> Standing:
     """Find out what the news about the blockers is, and watch them further."""
     nodes = tuple(entry.changed.intersection(entry.blockers.nodes))
     if nodes and entry.blockers.decisive and not entry.gone:
-        wanted = _reading(queues, entry, nodes, True)
-        batch = await queues.transport.exchange(wanted, until)
-        if _is_gone(entry, batch):
-            return GONE
-        seen = dict(zip(nodes, batch.replies, strict=False))
-        standing = _still_waiting(queues, entry, seen)
+        standing, _ = await _read(queues, entry, nodes, until, watch=True)
         if standing is not None:
             return standing
     return await _follow_holder(queues, entry, until) or await read_queue(queues, entry, until)
@@ -191,17 +185,14 @@ async def read_queue(queues: Queues, entry: Entry, until: float, *, watch: bool 
         entry.downgrade, entry.downgrade_unknown = listing.downgrade_of(entry.node), False
         blockers = listing.blockers_of(entry.node)
         if entry.blockers.short and not blockers.short and listing.has_peer_behind(entry.node):
-            await _wake_next_peer(queues, entry, until)
+            # Change our node, so that the next ticket of the group sees that this one has found room.
+            with suppress(RequestFailed):  # then the next ticket learns it when it is renewed
+                await queues.ask(until, requests.touch(entry.path, entry.data))
         if not blockers.nodes:
             return await admit(queues, entry, value(container), listing, until)
         queues.watches.wait_for(entry, blockers)
         entry.record_zxid = value(container)[1].mzxid
-        wanted = _reading(queues, entry, blockers.nodes, watch)
-        batch = await queues.transport.exchange(wanted, until)
-        if _is_gone(entry, batch):
-            return GONE
-        seen = dict(zip(blockers.nodes, batch.replies, strict=False))
-        standing = _still_waiting(queues, entry, seen)
+        standing, seen = await _read(queues, entry, blockers.nodes, until, watch=watch)
         if standing is not None:
             return standing
         taken: set[str] = set()
@@ -239,14 +230,6 @@ def hold(queues: Queues, entry: Entry, abandoned: bool) -> Standing:
     return entry.standing()
 
 
-async def holds(queues: Queues, entry: Entry, until: float) -> bool:
-    """Whether a ticket was admitted. It stays so as long as its node is there."""
-    if entry.holds:
-        return True
-    standing = await read_queue(queues, entry, until, watch=entry.event is not None)
-    return standing.place is Place.ADMITTED
-
-
 async def downgrade(queues: Queues, entry: Entry, ticket: Ticket, until: float) -> Standing:
     """Let a ticket that holds alone share from now on. It leaves the name as it found it."""
     node = downgrade_node(entry.node, ticket.share)
@@ -268,11 +251,16 @@ async def downgrade(queues: Queues, entry: Entry, ticket: Ticket, until: float) 
     return entry.standing()
 
 
-def _reading(queues: Queues, entry: Entry, nodes: tuple[str, ...], watch: bool) -> list[Request]:
-    """Read blockers, and watch them if asked for."""
-    if watch:
-        return queues.watches.watch(entry, nodes)
-    return [requests.get(entry.path_of(node)) for node in nodes]
+async def _read(
+    queues: Queues, entry: Entry, nodes: tuple[str, ...], until: float, *, watch: bool
+) -> tuple[Standing | None, dict[str, Any]]:
+    """Read blockers. The standing is None if the whole queue has to be read."""
+    wanted = queues.watches.read(entry, nodes, watch=watch)
+    batch = await queues.transport.exchange(wanted, until)
+    if _is_gone(entry, batch):
+        return GONE, {}
+    seen = dict(zip(nodes, batch.replies, strict=False))
+    return _still_waiting(queues, entry, seen), seen
 
 
 def _still_waiting(queues: Queues, entry: Entry, seen: dict[str, Any]) -> Standing | None:
@@ -284,12 +272,6 @@ def _still_waiting(queues: Queues, entry: Entry, seen: dict[str, Any]) -> Standi
         if data.downgraded and entry.share.group and node not in entry.blockers.downgraded:
             return None
     return None if queues.watches.expired(entry) else queues.watches.standing(entry)
-
-
-async def _wake_next_peer(queues: Queues, entry: Entry, until: float) -> None:
-    """Change a ticket's node, so that the next ticket of its group sees that this one has found room."""
-    with suppress(RequestFailed):  # then the next ticket learns it when it is renewed
-        await queues.ask(until, requests.touch(entry.path, entry.data))
 
 
 def _is_gone(entry: Entry, batch: Batch, reply: Any = None) -> bool:

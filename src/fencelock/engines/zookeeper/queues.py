@@ -72,14 +72,16 @@ class Watches:
                 if not others:
                     self.waiting.pop(path, None)
 
-    def watch(self, entry: Entry, nodes: tuple[str, ...]) -> list[Request]:
-        """The requests that read some of a ticket's blockers, and watch for their renewal and their end."""
-        if nodes and entry.event is None:
+    def read(self, entry: Entry, nodes: tuple[str, ...], *, watch: bool) -> list[Request]:
+        """Requests that read some of a ticket's blockers and, with `watch`, watch for their next change."""
+        wanted = [requests.get(entry.path_of(node), watch=watch) for node in nodes]
+        if not watch or not nodes:
+            return wanted
+        if entry.event is None:
             entry.event = self._io.event()
         entry.changed.difference_update(nodes)
-        wanted = [requests.get(entry.path_of(node), watch=True) for node in nodes]
         signal = self._signal_for(entry)
-        if nodes and not entry.share.group and self.signals.get(signal) is not entry:
+        if not entry.share.group and self.signals.get(signal) is not entry:
             self.signals[signal] = entry
             wanted.append(requests.watch_creation(signal))
         return wanted

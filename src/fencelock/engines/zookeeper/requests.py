@@ -16,7 +16,6 @@ from kazoo.protocol.serialization import (
     Sync,
     Transaction,
     int_struct,
-    write_string,
 )
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
@@ -69,17 +68,10 @@ class _WatchCreation(_Watch, Exists):  # type: ignore[misc]
     pass
 
 
-class _UnwatchCreation(Exists):  # type: ignore[misc]
-    """Take such a watch back, which kazoo can't."""
+class _UnwatchCreation(Delete):  # type: ignore[misc]
+    """Take such a watch back. kazoo has no such request, but its bytes are those of a deletion."""
 
     type = 18
-
-    def serialize(self) -> bytes:
-        return bytes(write_string(self.path) + int_struct.pack(_DATA_WATCH))
-
-    @classmethod
-    def deserialize(cls, _answer: bytes, _offset: int) -> bool:
-        return True
 
 
 def acl(owned: bool) -> Any:
@@ -105,7 +97,7 @@ def watch_creation(path: str) -> Request:
 
 
 def unwatch_creation(path: str) -> Request:
-    return _UnwatchCreation(path, None)
+    return _UnwatchCreation(path, _DATA_WATCH)
 
 
 sync = Sync

@@ -66,9 +66,10 @@ class Transport:
         self._closed = False
 
     @property
-    def negotiated(self) -> float:
-        """The length of a session in seconds, as the servers granted it; 0 if not known yet."""
-        return 0.0 if self._connection is None else self._connection.negotiated
+    def session(self) -> float:
+        """The length of a session in seconds, as the servers granted it or, before that, as asked for."""
+        granted = 0.0 if self._connection is None else self._connection.negotiated
+        return granted or self._settings.session
 
     async def exchange(self, requests: list[Any], until: float) -> Batch:
         """Send requests in one write and read the replies. `RequestFailed` if any of them is missing."""

@@ -136,7 +136,7 @@ def attributes(tree: ast.AST, *, of_self: bool = True) -> set[str]:
 
 def test_a_watch_is_what_kazoo_would_send() -> None:
     for kind, ours in (
-        (Exists, requests.watch_creation("/a/path")),
+        (Exists, requests.exists("/a/path", watch=True)),
         (GetData, requests.get("/a/path", watch=True)),
     ):
         theirs = kind("/a/path", lambda _: None).serialize()

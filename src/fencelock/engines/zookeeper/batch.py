@@ -14,6 +14,7 @@ from kazoo.exceptions import (
     ConnectionLoss,
     InvalidACLError,
     NoAuthError,
+    NodeExistsError,
     NoNodeError,
     RolledBackError,
     RuntimeInconsistency,
@@ -102,9 +103,9 @@ def missing(reply: Any, part: int = 0) -> bool:
     return isinstance(reply, list) and gone(reply[part])
 
 
-def forbidden(reply: Any, before: int) -> bool:
-    """Whether a transaction failed because the server does not allow a part before this one."""
-    return isinstance(reply, list) and any(isinstance(part, NoAuthError) for part in reply[:before])
+def existed(reply: Any, part: int = 0) -> bool:
+    """Whether a node was not created, alone or as this part of a transaction, because it is there already."""
+    return isinstance(reply[part] if isinstance(reply, list) else reply, NodeExistsError)
 
 
 def value(reply: Any) -> Any:

@@ -44,9 +44,8 @@ class Entry:
     interrupted: bool = False
     """Whether the caller that is parked has to come back without news."""
     downgrade: str | None = None
-    """The node that says that the ticket shares, although it joined to hold alone."""
-    downgrade_unknown: bool = False
-    """Whether that node may be there although no answer said so."""
+    """The node that says that the ticket shares, although it joined to hold alone. If `share` does not say
+    so, no answer said that the node is there."""
     _promised: float = -math.inf
     """Until when the ticket was promised to be there."""
 

@@ -190,10 +190,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def has_unread(self) -> bool:
         """Whether an answer has arrived that was not read yet."""
-        poll = select.poll()
         try:
-            poll.register(self._socket, select.POLLIN)
-            return bool(poll.poll(0))
+            return bool(self.handler.select([self._socket], [], [], 0)[0])
         except (OSError, TypeError, ValueError):  # there is no connection
             return False
 

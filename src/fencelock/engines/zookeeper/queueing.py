@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError
-
 from fencelock.core.ticket import Standing, Ticket
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.zookeeper import requests
 from fencelock.engines.zookeeper.admission import Listing
-from fencelock.engines.zookeeper.batch import Batch, done, gone, missing, rejection, value
+from fencelock.engines.zookeeper.batch import Batch, done, existed, gone, missing, rejection, value
 from fencelock.engines.zookeeper.entry import Entry
 from fencelock.engines.zookeeper.nodes import (
     HolderRecord,
@@ -71,7 +69,7 @@ async def _create(queues: Queues, ticket: Ticket, parent: str, until: float) -> 
             parts = queues.root.split("/")
             paths = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
             await queues.make_nodes(paths, until)
-        elif not isinstance(made, NodeExistsError):
+        elif not existed(made):
             value(made)
     return batch
 
@@ -182,7 +180,7 @@ async def read_queue(queues: Queues, entry: Entry, until: float, *, watch: bool 
             return GONE
         listing = Listing.of(children)
         entry.share = listing.share(entry.node)
-        entry.downgrade, entry.downgrade_unknown = listing.downgrade_of(entry.node), False
+        entry.downgrade = listing.downgrade_of(entry.node)
         blockers = listing.blockers_of(entry.node)
         if entry.blockers.short and not blockers.short and listing.has_peer_behind(entry.node):
             # Change our node, so that the next ticket of the group sees that this one has found room.
@@ -234,7 +232,7 @@ async def downgrade(queues: Queues, entry: Entry, ticket: Ticket, until: float) 
     """Let a ticket that holds alone share from now on. It leaves the name as it found it."""
     node = downgrade_node(entry.node, ticket.share)
     record = HolderRecord(sequence(entry.node), entry.abandoned, "shared").pack()
-    entry.downgrade, entry.downgrade_unknown = node, True
+    entry.downgrade = node
     data = entry.renewed_data(ticket, queues.io.now())
     request = requests.transaction(
         requests.touch(entry.path, data),  # to wake the waiters that watch it
@@ -245,9 +243,9 @@ async def downgrade(queues: Queues, entry: Entry, ticket: Ticket, until: float) 
     (reply,) = batch.replies
     if _is_gone(entry, batch) or missing(reply):
         return GONE
-    if not done(reply) and not isinstance(reply[1], NodeExistsError):  # else it has shared already
+    if not done(reply) and not existed(reply, 1):  # else it has shared already
         raise rejection(reply)
-    entry.share, entry.downgrade_unknown = ticket.share, False
+    entry.share = ticket.share
     return entry.standing()
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError
 from kazoo.protocol.connection import CHANGED_EVENT
 
 from fencelock.core.observed_expiry import time_left
 from fencelock.core.ticket import Place, Standing
 from fencelock.engines.zookeeper import requests
 from fencelock.engines.zookeeper.admission import Blockers, Listing
-from fencelock.engines.zookeeper.batch import gone, value
+from fencelock.engines.zookeeper.batch import existed, gone, value
 from fencelock.engines.zookeeper.entry import Entry
 from fencelock.engines.zookeeper.nodes import (
     HolderRecord,
@@ -64,7 +63,7 @@ class Watches:
         signal = self._signal_for(entry)
         if self.signals.get(signal) is entry:
             self.signals.pop(signal, None)
-            self._transport.send(requests.unwatch_creation(signal))
+            self._transport.send(requests.unwatch(signal))
         for path in map(entry.path_of, entry.blockers.nodes):
             with self._mutex:
                 others = self.waiting.get(path, set())
@@ -83,7 +82,7 @@ class Watches:
         signal = self._signal_for(entry)
         if not entry.share.group and self.signals.get(signal) is not entry:
             self.signals[signal] = entry
-            wanted.append(requests.watch_creation(signal))
+            wanted.append(requests.exists(signal, watch=True))
         return wanted
 
     def _signal_for(self, entry: Entry) -> str:
@@ -161,11 +160,21 @@ class Queues:
         """Send requests together and return their replies."""
         return (await self.transport.exchange(list(wanted), until)).replies
 
+    async def read(self, parent: str, until: float) -> tuple[Listing, HolderRecord, Any] | None:
+        """A queue, its holder record and its container's stat, up to date. None: it is not there."""
+        _, children, container = await self.ask(
+            until, requests.sync(parent), requests.children(parent), requests.get(parent)
+        )
+        if gone(children) or gone(container):
+            return None
+        data, stat = value(container)
+        return Listing.of(value(children)), HolderRecord.unpack(data), stat
+
     async def make_nodes(self, paths: list[str], until: float) -> None:
         """Create empty nodes that stay, unless they are there."""
         wanted = [requests.create(path, b"", self.acl) for path in paths]
         for reply in await self.ask(until, *wanted):
-            if not isinstance(reply, NodeExistsError):
+            if not existed(reply):
                 value(reply)
 
     async def expire(
@@ -176,34 +185,26 @@ class Queues:
         A process that dies leaves a whole row. It is read in steps, each twice as long as the last, so that
         there are few. It ends at the first ticket that lives, which looks after the tickets ahead of it.
         """
-        dead = [(node, version)]
-        end, size = listing.nodes.index(node), 1
-        while end > 0:
-            some = listing.nodes[max(0, end - size) : end]
-            found = await self._dead_among(parent, some, until)
-            dead += found
-            if len(found) < len(some):
-                break
-            end, size = end - len(some), 2 * size
+        versions = {node: version}
+        ahead = listing.nodes[: listing.nodes.index(node)][::-1]
+        start, size = 0, 1
+        while some := ahead[start : start + size]:
+            replies = await self.ask(until, *(requests.get(f"{parent}/{node}") for node in some))
+            for node, reply in zip(some, replies, strict=True):
+                if gone(reply) or not self.watches.is_dead(value(reply)):
+                    ahead = []
+                    break
+                versions[node] = reply[1].version
+            start, size = start + size, 2 * size
         # The last ticket first: the ticket ahead of it, still there, proves that it does not hold.
-        await self.ask(until, *(_expiry(parent, listing, *one) for one in dead))
-        return {node for node, _ in dead}
-
-    async def _dead_among(
-        self, parent: str, nodes: list[str], until: float
-    ) -> list[tuple[str, int]]:
-        """The tickets at the end of a row that have expired, the last one first, and their versions."""
-        replies = await self.ask(until, *(requests.get(f"{parent}/{node}") for node in nodes))
-        found: list[tuple[str, int]] = []
-        for node, reply in zip(reversed(nodes), reversed(replies), strict=True):
-            if gone(reply) or not self.watches.is_dead(value(reply)):
-                break
-            found.append((node, reply[1].version))
-        return found
+        await self.ask(until, *(removal(parent, listing, *one) for one in versions.items()))
+        return set(versions)
 
 
-def _expiry(parent: str, listing: Listing, node: str, version: int) -> Request:
-    """Take out another client's ticket, unless it has been renewed since it was read."""
+def removal(
+    parent: str, listing: Listing, node: str, version: int = requests.ANY_VERSION
+) -> Request:
+    """Take out another client's ticket, with a version only if it has not been renewed since it was read."""
     path, place = f"{parent}/{node}", listing.nodes.index(node)
     if listing.share(node).group:
         return requests.delete_sharing(parent, node, listing.downgrade_of(node), version)

@@ -88,10 +88,8 @@ class Transport:
         except BaseException:
             connection.withdraw(batch)
             raise
-        if not answered and batch.failure is None:
-            raise self._late(connection, batch, self._io.now() - started)
-        if batch.failure is not None:
-            raise self._failed(batch, batch.failure)
+        if not answered or batch.failure is not None:
+            raise self._failed(connection, batch, self._io.now() - started)
         return batch
 
     def send(self, request: Any) -> None:
@@ -129,19 +127,19 @@ class Transport:
                     raise
             return self._connection
 
-    def _late(self, connection: Connection, batch: Batch, waited: float) -> RequestFailed:
-        if connection.withdraw(batch):
+    def _failed(self, connection: Connection, batch: Batch, waited: float) -> RequestFailed:
+        failure = batch.failure
+        if failure is None and connection.withdraw(batch):
             failure = connection.last_failure
             return self._unreachable(failure or f"no connection within {waited:.3g} s")
-        connection.leave_if_silent(_MAX_SILENCE)
-        return RequestFailed(f"no answer within {waited:.3g} s", "unknown")
-
-    def _failed(self, batch: Batch, failure: Exception) -> RequestFailed:
+        if failure is None:
+            connection.leave_if_silent(_MAX_SILENCE)
+            return RequestFailed(f"no answer within {waited:.3g} s", "unknown")
         if not batch.sent:
             return self._unreachable(failure)
-        if isinstance(failure, SessionExpiredError):
-            return RequestFailed("the session has expired", "unknown")
-        return RequestFailed("the connection was lost", "unknown")
+        expired = isinstance(failure, SessionExpiredError)
+        what = "the session has expired" if expired else "the connection was lost"
+        return RequestFailed(what, "unknown")
 
     def _unreachable(self, error: Exception | str) -> RequestFailed:
         why = str(getattr(error, "strerror", None) or error) or type(error).__name__

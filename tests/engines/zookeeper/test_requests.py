@@ -8,7 +8,7 @@ from kazoo.protocol.connection import EVENT_TYPE_MAP
 
 from fencelock.core.ticket import Departure, Owner, Place, Ticket
 from fencelock.engines.registry import open_engine
-from fencelock.engines.zookeeper.queues import Watches
+from fencelock.engines.zookeeper.queues import Queues
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell
@@ -21,14 +21,14 @@ from tests.waiting import soon, within
 def events(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The watch events about tickets that arrive, by kind."""
     seen: Counter[str] = Counter()
-    happened = Watches.happened
+    happened = Queues.happened
 
-    def recording(watches: Watches, kind: int, path: str) -> None:
-        if path not in watches.signals:
+    def recording(queues: Queues, kind: int, path: str) -> None:
+        if path not in queues.signals:
             seen[EVENT_TYPE_MAP[kind]] += 1
-        happened(watches, kind, path)
+        happened(queues, kind, path)
 
-    monkeypatch.setattr(Watches, "happened", recording)
+    monkeypatch.setattr(Queues, "happened", recording)
     return seen
 
 

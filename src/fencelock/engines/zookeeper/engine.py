@@ -105,7 +105,7 @@ class ZooKeeperEngine(Engine):
         while not entry.holds:
             if not await event.wait(until - self._io.now()):
                 # Renewals ahead are no reason to come back early, but the caller wants to know at the end.
-                return self._queues.watches.standing(entry) if renewed else None
+                return self._queues.standing(entry) if renewed else None
             event.clear()
             if entry.released:
                 return queueing.hold(self._queues, entry, abandoned=False)
@@ -188,7 +188,7 @@ class ZooKeeperEngine(Engine):
         return seen.holders[0].fence if seen.holders else 0
 
     async def close(self) -> None:
-        self._queues.watches.wake_all()
+        self._queues.wake_all()
         await self._transport.close()
 
     # --- one ticket
@@ -231,7 +231,7 @@ class ZooKeeperEngine(Engine):
 
     def _forget(self, ticket: Ticket, entry: Entry) -> None:
         """The ticket is gone. An entry that has replaced this one stays: a renewal may be told late."""
-        self._queues.watches.forget(entry)
+        self._queues.forget(entry)
         if self._entries.get(ticket.id) is entry:
             del self._entries[ticket.id]
 

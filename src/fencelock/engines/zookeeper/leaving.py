@@ -76,7 +76,7 @@ async def refuse(queues: Queues, entry: Entry, until: float) -> Standing:
             until, requests.get(path), requests.withdraw(entry.path, path)
         )
         if done(left):
-            if gone(seen) or not queues.watches.is_dead(value(seen)):
+            if gone(seen) or not queues.is_dead(value(seen)):
                 return Standing(Place.REFUSED)
             (children,) = await queues.ask(until, requests.children(entry.parent))
             listing = Listing.of(value(children))

@@ -46,7 +46,7 @@ async def join(queues: Queues, ticket: Ticket, until: float) -> tuple[Entry, Sta
         return entry, None
     blockers = listing.blockers_of(entry.node)
     if blockers.nodes:
-        queues.watches.wait_for(entry, blockers)
+        queues.wait_for(entry, blockers)
         entry.changed.update(blockers.nodes)
         return entry, None
     if not entry.record_zxid or not _is_current(before[1], entry, listing):
@@ -119,7 +119,7 @@ async def renew(
         nodes = entry.blockers.nodes if entry.blockers.decisive and not entry.holds else ()
         asked.append((len(wanted), nodes))
         wanted.append(requests.touch(entry.path, entry.renewed_data(ticket, queues.io.now())))
-        wanted += queues.watches.read(entry, nodes, watch=watch)
+        wanted += queues.read_blockers(entry, nodes, watch=watch)
     if not wanted:
         return {}
     batch = await queues.transport.exchange(wanted, until)
@@ -188,13 +188,13 @@ async def read_queue(queues: Queues, entry: Entry, until: float, *, watch: bool 
                 await queues.ask(until, requests.touch(entry.path, entry.data))
         if not blockers.nodes:
             return await admit(queues, entry, value(container), listing, until)
-        queues.watches.wait_for(entry, blockers)
+        queues.wait_for(entry, blockers)
         entry.record_zxid = value(container)[1].mzxid
         standing, seen = await _read(queues, entry, blockers.nodes, until, watch=watch)
         if standing is not None:
             return standing
         taken: set[str] = set()
-        for node in reversed(queues.watches.expired(entry)):
+        for node in reversed(queues.expired(entry)):
             if node not in taken and not gone(seen[node]):
                 version = seen[node][1].version
                 taken |= await queues.expire(entry.parent, listing, node, version, until)
@@ -222,7 +222,7 @@ async def admit(
 
 def hold(queues: Queues, entry: Entry, abandoned: bool) -> Standing:
     """The ticket holds, and there is nothing left to record."""
-    queues.watches.forget(entry)
+    queues.forget(entry)
     entry.holds, entry.abandoned = True, abandoned
     entry.wake()  # another caller than the one that is parked may have found out
     return entry.standing()
@@ -253,7 +253,7 @@ async def _read(
     queues: Queues, entry: Entry, nodes: tuple[str, ...], until: float, *, watch: bool
 ) -> tuple[Standing | None, dict[str, Any]]:
     """Read blockers. The standing is None if the whole queue has to be read."""
-    wanted = queues.watches.read(entry, nodes, watch=watch)
+    wanted = queues.read_blockers(entry, nodes, watch=watch)
     batch = await queues.transport.exchange(wanted, until)
     if _is_gone(entry, batch):
         return GONE, {}
@@ -266,10 +266,10 @@ def _still_waiting(queues: Queues, entry: Entry, seen: dict[str, Any]) -> Standi
     for node, reply in seen.items():
         if gone(reply):
             return None
-        data = queues.watches.saw(entry, node, value(reply))
+        data = queues.saw(entry, node, value(reply))
         if data.downgraded and entry.share.group and node not in entry.blockers.downgraded:
             return None
-    return None if queues.watches.expired(entry) else queues.watches.standing(entry)
+    return None if queues.expired(entry) else queues.standing(entry)
 
 
 def _is_gone(entry: Entry, batch: Batch, reply: Any = None) -> bool:

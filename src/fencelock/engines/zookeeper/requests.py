@@ -52,7 +52,7 @@ class _Children(GetChildren):  # type: ignore[misc]
 
 
 class _Watch:
-    """Leave a watch on the node. All events go to `Watches`, so kazoo keeps no watcher."""
+    """Leave a watch on the node. All events go to `Queues`, so kazoo keeps no watcher."""
 
     def serialize(self) -> bytearray:
         packed: bytearray = super().serialize()  # type: ignore[misc]

@@ -68,8 +68,8 @@ async def test_hundreds_of_attempts_that_fail(private: Ensemble, open_cell: Open
     # A watch on the holder may remain until it is renewed. Then no client asks for another one.
     await as_before(private, before)
     assert client._context.engine._entries == {}
-    assert client._context.engine._queues.watches.waiting == {}
-    assert client._context.engine._queues.watches.signals == {}
+    assert client._context.engine._queues.waiting == {}
+    assert client._context.engine._queues.signals == {}
     assert client._context.engine._doubtful == set()
     lease.check()
 
@@ -94,8 +94,8 @@ async def test_hundreds_of_attempts_that_are_cancelled(
     for start in range(0, ATTEMPTS, 20):
         await asyncio.gather(*(attempt(start + number) for number in range(20)))
     await as_before(private, before)
-    assert client._context.engine._queues.watches.waiting == {}
-    assert client._context.engine._queues.watches.signals == {}
+    assert client._context.engine._queues.waiting == {}
+    assert client._context.engine._queues.signals == {}
     lease.check()
 
 

@@ -12,12 +12,11 @@ import kazoo
 import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Exists
+from kazoo.protocol.serialization import Exists, GetData
 
 import fencelock.engines.zookeeper
 from fencelock.engines.zookeeper import kazoo_door, requests
-from fencelock.engines.zookeeper.connection import Connection
-from fencelock.engines.zookeeper.kazoo_door import KazooConnection
+from fencelock.engines.zookeeper.kazoo_door import Connection
 from fencelock.engines.zookeeper.urls import Settings
 
 FOLDER = Path(fencelock.engines.zookeeper.__file__).parent
@@ -64,7 +63,7 @@ def changed(what: str) -> str:
 @pytest.fixture
 def connection() -> Any:
     settings = Settings([("localhost", 1)], "/fencelock", 4.0, None, None)
-    return Connection(settings, lambda: None, lambda _: None)
+    return Connection(settings, lambda: None, lambda _kind, _path: None)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +107,7 @@ def test_the_lists_above_are_complete() -> None:
 def test_no_other_module_uses_private_names_of_kazoo() -> None:
     for path in FOLDER.glob("*.py"):
         if path.name != "kazoo_door.py":
-            tree = ast.parse(path.read_text())
-            # Only a connection has kazoo's attributes as its own.
-            used = attributes(tree, of_self=path.name == "connection.py")
+            used = attributes(ast.parse(path.read_text()), of_self=False)
             assert not used & (CONNECTION | CLIENT), (
                 f"{path.name}: only kazoo_door.py may use these"
             )
@@ -119,7 +116,7 @@ def test_no_other_module_uses_private_names_of_kazoo() -> None:
 def test_our_names_do_not_hide_those_of_kazoo(connection: Any) -> None:
     kazoos = set(vars(KazooClient()._connection))
     theirs = private({*kazoos, *dir(ConnectionHandler)})
-    ours = private({*(vars(connection).keys() - kazoos), *vars(Connection), *vars(KazooConnection)})
+    ours = private({*(vars(connection).keys() - kazoos), *vars(Connection)})
     assert ours & theirs == set(OVERRIDDEN[ConnectionHandler]) - {"zk_loop"}
 
 
@@ -137,6 +134,10 @@ def attributes(tree: ast.AST, *, of_self: bool = True) -> set[str]:
     }
 
 
-def test_a_watch_on_a_creation_is_what_kazoo_would_send() -> None:
-    watched = Exists("/a/path", lambda _: None).serialize()
-    assert requests.watch_creation("/a/path").serialize() == watched, changed("Exists.serialize")
+def test_a_watch_is_what_kazoo_would_send() -> None:
+    for kind, ours in (
+        (Exists, requests.exists("/a/path", watch=True)),
+        (GetData, requests.get("/a/path", watch=True)),
+    ):
+        theirs = kind("/a/path", lambda _: None).serialize()
+        assert ours.serialize() == theirs, changed(f"{kind.__name__}.serialize")

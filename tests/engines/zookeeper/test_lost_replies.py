@@ -89,9 +89,8 @@ async def test_a_request_that_was_never_sent_was_not_applied(cell: Cell, proxy: 
     client = cell.client()
     await connected(cell, client)
     proxy.refuse()
-    await soon(
-        lambda: not client._context.engine._transport._connection.connected, "the cut to be noticed"
-    )
+    connection = client._context.engine._transport._connection
+    await soon(lambda: connection.server is None, "the cut to be noticed")
     with pytest.raises(fencelock.EngineError, match="can't connect") as caught:
         await cell.run(lambda: client.lock(cell.name).acquire())
     assert caught.value.outcome == "not applied"

@@ -7,7 +7,7 @@ import pytest
 
 from fencelock.core.ticket import READING, Place, Ticket
 from fencelock.engines.zookeeper import notes
-from fencelock.engines.zookeeper.replies import done
+from fencelock.engines.zookeeper.batch import done
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell, act
 from tests.engines.zookeeper.observing import Trips, Witness

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
 
 import pytest
+from kazoo.protocol.connection import EVENT_TYPE_MAP
 
 from fencelock.core.ticket import Departure, Owner, Place, Ticket
 from fencelock.engines.registry import open_engine
-from fencelock.engines.zookeeper.watches import Watches
+from fencelock.engines.zookeeper.queues import Queues
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 from tests.conformance.cells import Cell
@@ -19,15 +19,16 @@ from tests.waiting import soon, within
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """The watch events that arrive, by kind."""
+    """The watch events about tickets that arrive, by kind."""
     seen: Counter[str] = Counter()
-    happened = Watches._happened
+    happened = Queues.happened
 
-    def recording(watches: Watches, event: Any) -> None:
-        seen[event.type] += 1
-        happened(watches, event)
+    def recording(queues: Queues, kind: int, path: str) -> None:
+        if path not in queues.signals:
+            seen[EVENT_TYPE_MAP[kind]] += 1
+        happened(queues, kind, path)
 
-    monkeypatch.setattr(Watches, "_happened", recording)
+    monkeypatch.setattr(Queues, "happened", recording)
     return seen
 
 
@@ -78,7 +79,7 @@ async def test_waiting_takes_two(cell: Cell, trips: Trips) -> None:
     trips.clear()
     waiter = cell.actor().start(lambda: other.lock(cell.name).acquire())
     await parked(other)
-    assert trips == [JOIN, ["GetData", "_WatchCreation"]]
+    assert trips == [JOIN, ["_WatchData", "_WatchCreation"]]
     await cell.run(lease.release)
     await within(waiter)
 
@@ -109,7 +110,7 @@ async def test_the_next_ticket_lists_the_queue_if_a_waiter_left(
     trips.clear()
     waiting = asyncio.create_task(engine.park(last, io.now() + 60))
     await soon(lambda: len(trips) == 3, "the look")
-    assert trips == [["GetData"], ["_Children", "GetData"], ["GetData", "_WatchCreation"]]
+    assert trips == [["GetData"], ["_Children", "GetData"], ["_WatchData", "_WatchCreation"]]
     assert not waiting.done()
     assert await engine.leave(holder, timeout=30)
     standing = await waiting
@@ -178,7 +179,7 @@ async def test_a_waiter_hears_of_a_renewal_ahead(
         trips.clear()
         await cell.run(lease.renew)
         await soon(lambda: len(trips) == 2, "the look")
-        assert sorted(trips) == [["GetData"], ["SetData"]]
+        assert sorted(trips) == [["SetData"], ["_WatchData"]]
     assert events == {"CHANGED": 3}
     await cell.run(lease.release)
     await within(waiter)

@@ -12,7 +12,7 @@ import pytest
 import fencelock
 from fencelock.core.ticket import Owner, Place, Ticket
 from fencelock.engines.registry import open_engine
-from fencelock.engines.zookeeper import looking
+from fencelock.engines.zookeeper import queueing
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 from tests.child import Child
@@ -187,16 +187,16 @@ async def test_a_late_renewal_does_not_forget_a_new_ticket(
     ticket = Ticket(f"late:{new_id()}", new_id(), 30.0, Owner("here", 1))
     first = await engine.enter(ticket, if_free=False, timeout=30)
     await engine.evict(ticket.name, timeout=30)
-    renew = looking.renew
+    renew = queueing.renew
     again: list[Any] = []
 
     async def slowly(queues: Any, pairs: Any, until: float) -> Any:
-        monkeypatch.setattr(looking, "renew", renew)
+        monkeypatch.setattr(queueing, "renew", renew)
         known = await renew(queues, pairs, until)
         again.append(await engine.enter(ticket, if_free=False, timeout=30))
         return known
 
-    monkeypatch.setattr(looking, "renew", slowly)
+    monkeypatch.setattr(queueing, "renew", slowly)
     (heard,) = await engine.renew([ticket], timeout=30)
     assert heard.place is Place.GONE
     assert again[0].fence > first.fence

@@ -69,7 +69,7 @@ async def test_sharing_is_one_round_trip(queue: Queue, trips: Trips, share: Shar
     waiting = await queue.join(share)
     trips.clear()
     await queue.enter(waiting)
-    assert trips == [["SetData", "GetData"]], "it looks at the writer only"
+    assert trips == [["SetData", "_WatchData"]], "it looks at the writer only"
     await queue.leave(writer)
 
 

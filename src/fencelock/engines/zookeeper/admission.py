@@ -77,14 +77,12 @@ class Listing(NamedTuple):
         peers = [other for other in ahead if shares[other].group == share.group]
         used = sum(shares[other].weight for other in peers)
         lacking = used + share.weight - share.permits if share.weight else 0
-        if lacking > 0 and peers:
-            if used <= share.permits or lacking <= max(shares[other].weight for other in peers):
-                return Blockers(tuple(peers), short=True, downgraded=self._downgraded(peers))
-            return Blockers((peers[-1],), short=True, decisive=False)
-        return Blockers(tuple(strangers[-1:]), downgraded=self._downgraded(strangers[-1:]))
-
-    def _downgraded(self, nodes: list[str]) -> frozenset[str]:
-        return frozenset(node for node in nodes if self.downgrade_of(node))
+        nodes, short, decisive = strangers[-1:], lacking > 0 and bool(peers), True
+        if short:
+            heaviest = max(shares[other].weight for other in peers)
+            decisive = used <= share.permits or lacking <= heaviest
+            nodes = peers if decisive else peers[-1:]
+        return Blockers(tuple(nodes), short, decisive, frozenset(filter(self.downgrade_of, nodes)))
 
     def has_peer_behind(self, node: str) -> bool:
         """Whether a ticket of the same group is behind a ticket."""

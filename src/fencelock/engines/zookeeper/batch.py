@@ -1,20 +1,48 @@
-"""Requests that are sent together, and their replies."""
+"""Requests that are sent together, and how their replies are read.
+
+A reply is a value or one of kazoo's exceptions; the reply to a transaction is a list of these.
+"""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from kazoo.exceptions import AuthFailedError, ConnectionLoss, SessionExpiredError, SessionMovedError
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionLoss,
+    InvalidACLError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+    UnimplementedError,
+)
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.io.contract import Event
 
 _CONNECTION_ERRORS = (AuthFailedError, ConnectionLoss, SessionExpiredError, SessionMovedError)
 """Errors of the connection, not of a single request."""
 
-_mutex = threading.Lock()  # held for a moment, while a batch is marked as sent or withdrawn
+_ROLLED_BACK = (RolledBackError, RuntimeInconsistency)
+"""What a transaction answers for the parts that did not fail themselves."""
+
+_REFUSALS = {
+    NoAuthError: (
+        "the server does not allow it: the nodes belong to another user; check the user and the "
+        "password in the URL, zookeeper://user:password@host, or use another path"
+    ),
+    InvalidACLError: (
+        "the server does not accept the user as the owner of nodes: put a user and a password "
+        "in the URL, zookeeper://user:password@host"
+    ),
+    UnimplementedError: "the server is too old: Fencelock needs ZooKeeper 3.5.3 or newer",
+}
 
 
 def wake(event: Event) -> None:
@@ -27,9 +55,8 @@ class Batch:
     """The replies arrive in order, in the connection's thread. The last one wakes the caller."""
 
     def __init__(self, requests: Sequence[Any], event: Event) -> None:
-        self._requests = requests
+        self.requests = requests
         self._event = event
-        self._withdrawn = False
         self.replies: list[Any] = []
         """For each request a value, or the exception that kazoo has for the server's error."""
         self.session: int | None = None
@@ -38,21 +65,6 @@ class Batch:
         """Whether the batch may have reached a server."""
         self.failure: Exception | None = None
         """Why the batch was not answered."""
-
-    def to_send(self, session: int | None) -> Sequence[Any]:
-        """The requests, which count as sent from now on; none if the batch was withdrawn."""
-        with _mutex:
-            if self._withdrawn:
-                return ()
-            self.sent = True
-        self.session = session
-        return self._requests
-
-    def withdraw(self) -> bool:
-        """Keep the batch from being sent. Returns False if it was sent already."""
-        with _mutex:
-            self._withdrawn = True
-            return not self.sent
 
     def fail(self, error: Exception) -> None:
         """Give the batch up."""
@@ -64,7 +76,7 @@ class Batch:
 
     def set(self, reply: Any) -> None:
         self.replies.append(reply)
-        if len(self.replies) == len(self._requests):
+        if len(self.replies) == len(self.requests):
             wake(self._event)
 
     def set_exception(self, error: Exception) -> None:
@@ -72,3 +84,42 @@ class Batch:
             self.fail(error)
         else:
             self.set(error)
+
+
+def gone(reply: Any) -> bool:
+    """Whether a node that was asked for is not there."""
+    return isinstance(reply, NoNodeError)
+
+
+def done(reply: Any) -> bool:
+    """Whether a deletion or all parts of a transaction were carried out."""
+    if isinstance(reply, list):
+        return not any(isinstance(part, Exception) for part in reply)
+    return reply is True
+
+
+def missing(reply: Any, part: int = 0) -> bool:
+    """Whether a transaction failed because the node of this part is not there. Mostly that is the ticket."""
+    return isinstance(reply, list) and gone(reply[part])
+
+
+def existed(reply: Any, part: int = 0) -> bool:
+    """Whether a node was not created, alone or as this part of a transaction, because it is there already."""
+    return isinstance(reply[part] if isinstance(reply, list) else reply, NodeExistsError)
+
+
+def value(reply: Any) -> Any:
+    """Return the reply, or raise `RequestFailed` if it is an error."""
+    if isinstance(reply, Exception):
+        raise rejection(reply)
+    return reply
+
+
+def rejection(reply: Any) -> RequestFailed:
+    """What an unexpected error means; in a transaction, the part that failed."""
+    if isinstance(reply, list):
+        reply = next((part for part in reply if not isinstance(part, _ROLLED_BACK)), reply)
+    for kind, advice in _REFUSALS.items():
+        if isinstance(reply, kind):
+            return RequestFailed(advice, "not applied")
+    return RequestFailed(f"the server answered {type(reply).__name__}", "unknown")

@@ -13,12 +13,12 @@ from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
 from fencelock.engines.failure import RequestFailed, translated
-from fencelock.engines.zookeeper import joining, leaving, looking, requests
+from fencelock.engines.zookeeper import leaving, queueing, requests
+from fencelock.engines.zookeeper.batch import done, missing
 from fencelock.engines.zookeeper.entry import Entry
 from fencelock.engines.zookeeper.inspection import inspect, names_in_use
 from fencelock.engines.zookeeper.notes import Notes
 from fencelock.engines.zookeeper.queues import GONE, Queues
-from fencelock.engines.zookeeper.replies import done, explained, missing
 from fencelock.engines.zookeeper.transport import Transport
 from fencelock.engines.zookeeper.urls import settings_of
 from fencelock.io.contract import IO
@@ -61,9 +61,9 @@ class ZooKeeperEngine(Engine):
         entry = await self._entry(ticket, until)
         if entry is not None:
             pair = ticket, entry
-            standing = (await looking.renew(self._queues, [pair], until, watch=True))[ticket.id]
+            standing = (await queueing.renew(self._queues, [pair], until, watch=True))[ticket.id]
             if standing.place is Place.ADMITTED and ticket.share.group and not entry.share.group:
-                standing = await looking.downgrade(self._queues, entry, ticket, until)
+                standing = await queueing.downgrade(self._queues, entry, ticket, until)
             if standing.place is not Place.GONE:
                 return standing
             self._forget(ticket, entry)
@@ -72,23 +72,17 @@ class ZooKeeperEngine(Engine):
     @translated
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
         until = self._io.now() + timeout
-        pairs = [(ticket, self._entries.get(ticket.id)) for ticket in tickets]
-        fitting = [
-            (ticket, entry) for ticket, entry in pairs if entry and not self._too_long(ticket)
-        ]
-        known = await looking.renew(self._queues, fitting, until)
-        standings: list[Standing | None] = []
-        for ticket, entry in pairs:
-            if entry is None:
-                standings.append(GONE)
-                continue
-            standings.append(known.get(ticket.id))
-            if standings[-1] is GONE:
+        pairs = [(ticket, entry) for ticket in tickets if (entry := self._entries.get(ticket.id))]
+        too_long = {ticket.id: text for ticket, _ in pairs if (text := self._too_long(ticket))}
+        if too_long and len(tickets) == 1:
+            (text,) = too_long.values()
+            raise EngineError(text, outcome="not applied", name=tickets[0].name)
+        fitting = [(ticket, entry) for ticket, entry in pairs if ticket.id not in too_long]
+        known = await queueing.renew(self._queues, fitting, until)
+        for ticket, entry in fitting:
+            if known[ticket.id] is GONE:
                 self._forget(ticket, entry)
-        if standings == [None]:
-            problem = self._too_long(tickets[0]) or "not renewed"
-            raise EngineError(problem, outcome="not applied", name=tickets[0].name)
-        return standings
+        return [None if ticket.id in too_long else known.get(ticket.id, GONE) for ticket in tickets]
 
     @translated
     async def leave(
@@ -111,18 +105,18 @@ class ZooKeeperEngine(Engine):
         while not entry.holds:
             if not await event.wait(until - self._io.now()):
                 # Renewals ahead are no reason to come back early, but the caller wants to know at the end.
-                return self._queues.watches.standing(entry) if renewed else None
+                return self._queues.standing(entry) if renewed else None
             event.clear()
             if entry.released:
-                return looking.hold(self._queues, entry, abandoned=False)
+                return queueing.hold(self._queues, entry, abandoned=False)
             if entry.interrupted:
                 entry.interrupted = False
-                if entry.has_news:
+                if entry.gone or entry.changed:
                     event.set()  # for the next caller that parks
                 return None
             renewed = True
             try:
-                standing = await looking.take_news(
+                standing = await queueing.take_news(
                     self._queues, entry, self._io.now() + _NEWS_TIMEOUT
                 )
             except RequestFailed:
@@ -149,7 +143,10 @@ class ZooKeeperEngine(Engine):
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
         until = self._io.now() + timeout
         entry = await self._entry(ticket, until, search=True)
-        if entry is None or not await looking.holds(self._queues, entry, until):
+        if entry is not None and not entry.holds:
+            parks = entry.event is not None
+            await queueing.read_queue(self._queues, entry, until, watch=parks)
+        if entry is None or not entry.holds:
             return False
         return await self._notes.remember(entry.path, ticket.name, text, keep, until)
 
@@ -191,7 +188,7 @@ class ZooKeeperEngine(Engine):
         return seen.holders[0].fence if seen.holders else 0
 
     async def close(self) -> None:
-        self._queues.watches.wake_all()
+        self._queues.wake_all()
         await self._transport.close()
 
     # --- one ticket
@@ -200,7 +197,7 @@ class ZooKeeperEngine(Engine):
         """What is known of a ticket. If it is not known whether it is in its queue, look for it."""
         entry = self._entries.get(ticket.id)
         if entry is None and (search or ticket.id in self._doubtful):
-            entry = await joining.find(self._queues, ticket, until)
+            entry = await queueing.find(self._queues, ticket, until)
             self._doubtful.discard(ticket.id)
             if entry is not None:
                 self._entries[ticket.id] = entry
@@ -211,7 +208,7 @@ class ZooKeeperEngine(Engine):
         while True:
             self._doubtful.add(ticket.id)
             try:
-                entry, standing = await joining.join(self._queues, ticket, until)
+                entry, standing = await queueing.join(self._queues, ticket, until)
             except RequestFailed as error:
                 if error.outcome == "not applied":
                     self._doubtful.discard(ticket.id)
@@ -225,7 +222,7 @@ class ZooKeeperEngine(Engine):
                 self._forget(ticket, entry)
                 raise
             if standing is None:
-                wait = leaving.refuse if if_free else looking.take_news
+                wait = leaving.refuse if if_free else queueing.take_news
                 standing = await wait(self._queues, entry, until)
             if standing.place in (Place.GONE, Place.REFUSED):
                 self._forget(ticket, entry)
@@ -234,22 +231,17 @@ class ZooKeeperEngine(Engine):
 
     def _forget(self, ticket: Ticket, entry: Entry) -> None:
         """The ticket is gone. An entry that has replaced this one stays: a renewal may be told late."""
-        self._queues.watches.forget(entry)
+        self._queues.forget(entry)
         if self._entries.get(ticket.id) is entry:
             del self._entries[ticket.id]
 
-    @property
-    def _longest_ttl(self) -> float:
-        """The length of a session, as far as it is known."""
-        return self._transport.negotiated or self._session
-
     def _check_ttl(self, ticket: Ticket) -> None:
         if problem := self._too_long(ticket):
-            raise Unsupported(problem, name=ticket.name, longest_ttl=self._longest_ttl)
+            raise Unsupported(problem, name=ticket.name, longest_ttl=self._transport.session)
 
     def _too_long(self, ticket: Ticket) -> str | None:
         """What is wrong with a ttl: a session that ends before it would take the ticket out too soon."""
-        granted = self._longest_ttl
+        granted = self._transport.session
         if ticket.ttl <= granted:
             return None
         limit = "" if granted >= self._session else ", and raise maxSessionTimeout on the servers"
@@ -259,9 +251,11 @@ class ZooKeeperEngine(Engine):
         )
 
     def _translated(self, error: RequestFailed, name: str | None) -> EngineError:
-        return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
+        unknown = ": whether the request was carried out is not known" * (
+            error.outcome == "unknown"
+        )
+        return EngineError(f"{self._where}: {error}{unknown}", outcome=error.outcome, name=name)
 
 
-def open_zookeeper(url: Url, io: IO) -> ZooKeeperEngine:
-    """`zookeeper://` and, with TLS, `zookeepers://`; see docs/engines/zookeeper.md."""
-    return ZooKeeperEngine(url, io)
+open_zookeeper = ZooKeeperEngine
+"""`zookeeper://` and, with TLS, `zookeepers://`; see docs/engines/zookeeper.md."""

@@ -35,8 +35,6 @@ class Entry:
     """The transaction of the holder record when the whole queue was last read."""
     event: Event | None = None
     """Set when there is news for the caller that is parked."""
-    signal: str | None = None
-    """The release signal of the ticket ahead, if it is watched."""
     released: bool = False
     """News: the ticket ahead held alone and has released, so this ticket holds."""
     changed: set[str] = field(default_factory=set)
@@ -46,9 +44,8 @@ class Entry:
     interrupted: bool = False
     """Whether the caller that is parked has to come back without news."""
     downgrade: str | None = None
-    """The node that says that the ticket shares, although it joined to hold alone."""
-    downgrade_unknown: bool = False
-    """Whether that node may be there although no answer said so."""
+    """The node that says that the ticket shares, although it joined to hold alone. If `share` does not say
+    so, no answer said that the node is there."""
     _promised: float = -math.inf
     """Until when the ticket was promised to be there."""
 
@@ -68,16 +65,7 @@ class Entry:
     @property
     def alive_until(self) -> float:
         """Until when the newest blocker can't have expired."""
-        return math.inf if self.ahead is None else self.alive.get(self.ahead, math.inf)
-
-    @property
-    def decisive_blockers(self) -> tuple[str, ...]:
-        """The nodes that show whether the ticket still has to wait; none if only the whole queue does."""
-        return self.blockers.nodes if self.blockers.decisive and not self.holds else ()
-
-    @property
-    def has_news(self) -> bool:
-        return self.released or self.gone or bool(self.changed)
+        return self.alive.get(self.ahead or "", math.inf)
 
     def wake(self) -> None:
         """Wake the caller that is parked with the ticket."""
@@ -105,13 +93,10 @@ class Entry:
         the first one writes it.
         """
         if self.share.group:
-            needed = record.state != "shared" and first == self.node
+            state, needed = "shared", record.state != "shared" and first == self.node
         else:
-            needed = record.state == "shared" and not self.abandoned
-        if not needed:
-            return None
-        state = "shared" if self.share.group else "held"
-        return HolderRecord(sequence(self.node), self.abandoned, state)
+            state, needed = "held", record.state == "shared" and not self.abandoned
+        return HolderRecord(sequence(self.node), self.abandoned, state) if needed else None
 
     def finds_abandoned(self, record: HolderRecord, stat: Any, first: str, now: float) -> bool:
         """Now that the ticket is admitted: did the last ticket that held alone vanish?

@@ -8,10 +8,9 @@ from typing import Any
 from fencelock.core.names import matches
 from fencelock.core.ticket import Holder, Inspection, Owner, Share, Waiter
 from fencelock.engines.zookeeper import requests
-from fencelock.engines.zookeeper.admission import Listing
-from fencelock.engines.zookeeper.nodes import HolderRecord, TicketData, sequence, unescaped
+from fencelock.engines.zookeeper.batch import gone, value
+from fencelock.engines.zookeeper.nodes import TicketData, sequence, unescaped
 from fencelock.engines.zookeeper.queues import Queues
-from fencelock.engines.zookeeper.replies import gone, value
 
 _MAX_BATCH = 500
 """How many names are looked at in one round trip."""
@@ -20,13 +19,11 @@ _MAX_BATCH = 500
 async def inspect(queues: Queues, name: str, limit: int, until: float) -> Inspection:
     """Who stands in a queue: listed first, then read one by one, and again if a holder left meanwhile."""
     parent = queues.path_of(name)
-    wanted = requests.sync(parent), requests.children(parent), requests.get(parent)
     while True:
-        _, children, container = await queues.ask(until, *wanted)
-        if gone(children) or gone(container):
+        queue = await queues.read(parent, until)
+        if queue is None:
             return Inspection(name, (), (), 0, 0, False)
-        data, stat = value(container)
-        record, listing = HolderRecord.unpack(data), Listing.of(value(children))
+        listing, record, stat = queue
         if not listing.nodes:
             vanished = stat.pzxid != stat.mzxid and record.state != "shared"
             return Inspection(name, (), (), 0, 0, record.abandoned or vanished)
@@ -44,16 +41,13 @@ async def inspect(queues: Queues, name: str, limit: int, until: float) -> Inspec
         if record.state != "shared":  # then the record was written when the last holder departed
             age = _ago(stat.mtime)
             holders = tuple(one._replace(held_for=min(one.held_for, age)) for one in holders)
-        vanished = record.state == "held" and record.seq not in {
-            sequence(node) for node in listing.nodes
-        }
-        fence = max(one[1] for one in seen if one is not None)
+        vanished = record.state == "held" and record.seq not in {*map(sequence, listing.nodes)}
         return Inspection(
             name,
             holders,
             tuple(Waiter(*fields) for fields in listed[holding:]),
             len(listing.nodes) - holding,
-            fence,
+            max(one[1] for one in seen if one is not None),
             record.abandoned or vanished,
         )
 
@@ -79,7 +73,7 @@ async def names_in_use(queues: Queues, pattern: str, until: float) -> list[str]:
 
 def _ticket(reply: Any, share: Share) -> tuple[Owner, int, float, float, Share]:
     data, stat = TicketData.unpack(value(reply)[0]), reply[1]
-    left = min(data.ttl, max(0.0, data.ttl - _ago(stat.mtime)))
+    left = max(0.0, data.ttl - _ago(stat.mtime))
     return data.owner, stat.czxid, _ago(stat.ctime), left, share
 
 

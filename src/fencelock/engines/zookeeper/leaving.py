@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from kazoo.exceptions import NoAuthError
 
 from fencelock.core.ticket import Departure, Place, Standing
 from fencelock.engines.zookeeper import requests
 from fencelock.engines.zookeeper.admission import Listing
+from fencelock.engines.zookeeper.batch import done, gone, missing, rejection, value
 from fencelock.engines.zookeeper.entry import Entry
-from fencelock.engines.zookeeper.looking import read_queue
 from fencelock.engines.zookeeper.nodes import HolderRecord, release_signal, sequence
-from fencelock.engines.zookeeper.queues import GONE, Queues
-from fencelock.engines.zookeeper.replies import done, forbidden, gone, missing, rejection, value
+from fencelock.engines.zookeeper.queueing import read_queue
+from fencelock.engines.zookeeper.queues import GONE, Queues, removal
 from fencelock.engines.zookeeper.requests import Request
 
 _DELETION = -2
@@ -21,19 +21,19 @@ _DELETION = -2
 async def leave(queues: Queues, entry: Entry, departure: Departure, until: float) -> bool:
     """Take a ticket out. Returns False if it was not there.
 
-    A ticket that may hold without knowing it looks first, because of what it would have to record.
+    A ticket that may hold or share without knowing it looks first, because of what it would have to record.
     """
     blockers = entry.blockers
-    unknown = entry.downgrade_unknown or (
-        not entry.holds and (blockers.short or not blockers.nodes)
-    )
-    if unknown and await read_queue(queues, entry, until, watch=False) == GONE:
+    may_hold = not entry.holds and (blockers.short or not blockers.nodes)
+    may_share = entry.downgrade is not None and not entry.share.group
+    if (may_hold or may_share) and await read_queue(queues, entry, until, watch=False) == GONE:
         return False
     while True:
         (left,) = await queues.ask(until, _departure(queues, entry, departure))
-        if _is_out(left) or gone(left) or missing(left, _DELETION):
-            return _is_out(left)
-        if entry.holds and queues.signals_releases and forbidden(left, _DELETION):
+        if done(left) or gone(left) or missing(left, _DELETION):
+            return done(left)
+        signal = left[:_DELETION] if isinstance(left, list) else ()
+        if entry.holds and any(isinstance(part, NoAuthError) for part in signal):
             queues.signals_releases = False  # the next holder finds out by itself
             continue
         if entry.holds:
@@ -76,7 +76,13 @@ async def refuse(queues: Queues, entry: Entry, until: float) -> Standing:
             until, requests.get(path), requests.withdraw(entry.path, path)
         )
         if done(left):
-            return await _refused(queues, entry, node, seen, until)
+            if gone(seen) or not queues.is_dead(value(seen)):
+                return Standing(Place.REFUSED)
+            (children,) = await queues.ask(until, requests.children(entry.parent))
+            listing = Listing.of(value(children))
+            if node in listing.nodes:
+                await queues.expire(entry.parent, listing, node, seen[1].version, until)
+            return GONE
         if missing(left):
             return GONE
         standing = await read_queue(queues, entry, until, watch=False)
@@ -84,57 +90,23 @@ async def refuse(queues: Queues, entry: Entry, until: float) -> Standing:
             return standing
 
 
-async def _refused(queues: Queues, entry: Entry, node: str, seen: Any, until: float) -> Standing:
-    """Take out the ticket ahead if it has expired."""
-    if gone(seen):
-        return Standing(Place.REFUSED)
-    queues.watches.saw(entry, node, value(seen))
-    if node not in queues.watches.expired(entry):
-        return Standing(Place.REFUSED)
-    listing = Listing.of(value((await queues.ask(until, requests.children(entry.parent)))[0]))
-    if node in listing.nodes:
-        await queues.expire(entry.parent, listing, node, seen[1].version, until)
-    return GONE
-
-
 async def evict(queues: Queues, name: str, until: float) -> bool:
     """Take out all holders. Returns False if there was none."""
     parent = queues.path_of(name)
-    wanted = requests.sync(parent), requests.children(parent), requests.get(parent)
     while True:
-        _, children, container = await queues.ask(until, *wanted)
-        listing = Listing.of([] if gone(children) else value(children))
-        holders = listing.holders()
-        if not holders:
+        queue = await queues.read(parent, until)
+        if queue is None or not queue[0].nodes:
             return False
-        if listing.share(holders[0]).group:
-            removals = [
-                requests.delete_sharing(parent, node, listing.downgrade_of(node))
-                for node in holders
-            ]
-            records = _shared_record(parent, value(container))
-        else:
-            record = HolderRecord(sequence(holders[0]), abandoned=True)
-            removals = [requests.depart(f"{parent}/{holders[0]}", parent, record.pack())]
-            records = []
-        replies = (await queues.ask(until, *records, *removals))[len(records) :]
-        if any(map(_is_out, replies)):
+        listing, record, stat = queue
+        holders = listing.holders()
+        wanted = [removal(parent, listing, node) for node in holders]
+        if listing.share(holders[0]).group and record.state != "shared":
+            # The first holder that shares may not know yet that it holds: write the record for it.
+            new = HolderRecord(None, record.abandoned or record.state == "held", "shared")
+            wanted.insert(0, requests.touch(parent, new.pack(), stat.version))
+        replies = (await queues.ask(until, *wanted))[-len(holders) :]
+        if any(map(done, replies)):
             return True
         for reply in replies:
             if not gone(reply) and not missing(reply):
                 raise rejection(reply)
-
-
-def _shared_record(parent: str, container: Any) -> list[Request]:
-    """Write the record of the first holder that shares, in case it does not know yet that it holds."""
-    data, stat = container
-    record = HolderRecord.unpack(data)
-    if record.state == "shared":
-        return []
-    new = HolderRecord(None, record.abandoned or record.state == "held", "shared")
-    return [requests.touch(parent, new.pack(), stat.version)]
-
-
-def _is_out(reply: Any) -> bool:
-    """Whether a ticket was taken out, by a deletion or by a transaction."""
-    return reply is True or done(reply)

@@ -83,12 +83,7 @@ def in_order(nodes: Iterable[str]) -> list[str]:
     Numbers are compared as distances, so that the order survives the moment when the counter wraps around.
     """
     numbers = {node: number for node in nodes if (number := _number(node)) is not None}
-    if len(numbers) < 2:
-        return list(numbers)
-    lowest, highest = min(numbers.values()), max(numbers.values())
-    if highest - lowest < _WRAP // 2:
-        return sorted(numbers, key=numbers.__getitem__)
-    somewhere = highest - _WRAP // 2
+    somewhere = max(numbers.values(), default=0) - _WRAP // 2
     return sorted(numbers, key=lambda node: (numbers[node] - somewhere) % _WRAP)
 
 

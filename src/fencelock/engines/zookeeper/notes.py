@@ -16,14 +16,12 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError
-
 from fencelock.core.note import Note
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.zookeeper import requests
+from fencelock.engines.zookeeper.batch import done, existed, gone, missing, rejection, value
 from fencelock.engines.zookeeper.nodes import escaped
 from fencelock.engines.zookeeper.queues import Queues
-from fencelock.engines.zookeeper.replies import done, gone, missing, rejection, value
 
 _MAX_CLOCK_AGE = 60.0
 """Seconds after which the servers' time is asked for again: another server may lead by then."""
@@ -60,11 +58,11 @@ class Notes:
                 break
             if missing(replaced) or missing(added):
                 return False
-            if not gone(_fault(replaced)):
+            if not missing(replaced, 1):
                 raise rejection(replaced)
-            if gone(_fault(added)):
+            if missing(added, 1):
                 await self._queues.make_nodes([self._root, bucket], until)
-            elif not isinstance(_fault(added), NodeExistsError):  # else another holder was faster
+            elif not existed(added, 1):  # else another holder was faster
                 raise rejection(added)
         if self._io.random.randrange(_TIDY_ONE_IN) == 0:
             with suppress(RequestFailed):
@@ -77,9 +75,7 @@ class Notes:
         _, found = await self._queues.ask(until, requests.sync(path), requests.get(path))
         if gone(found):
             return None
-        data, stat = value(found)
-        note = Note.unpack(data)
-        return None if _is_over(note, stat, await self._now(until)) else note.text
+        return None if _is_over(found, await self._now(until)) else Note.unpack(found[0]).text
 
     async def tidy(self, name: str, until: float) -> None:
         """Delete some notes in a name's bucket whose time is over.
@@ -100,7 +96,7 @@ class Notes:
         over = [
             removal(path, reply[1].version, bucket, version)
             for path, reply in zip(paths, found, strict=True)
-            if not gone(reply) and _is_over(Note.unpack(value(reply)[0]), reply[1], now)
+            if not gone(reply) and _is_over(reply, now)
         ]
         if over:
             await self._queues.ask(until, *over)
@@ -127,10 +123,6 @@ def removal(path: str, version: int, bucket: str, bucket_version: int) -> reques
     )
 
 
-def _fault(reply: Any) -> Any:
-    """Why no note was stored, though the ticket is there."""
-    return reply[1] if isinstance(reply, list) else reply
-
-
-def _is_over(note: Note, stat: Any, now: float) -> bool:
-    return bool(stat.mtime / 1000 + note.keep <= now)
+def _is_over(reply: Any, now: float) -> bool:
+    data, stat = value(reply)
+    return bool(stat.mtime / 1000 + Note.unpack(data).keep <= now)

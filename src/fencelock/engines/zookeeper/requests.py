@@ -16,7 +16,6 @@ from kazoo.protocol.serialization import (
     Sync,
     Transaction,
     int_struct,
-    write_string,
 )
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
@@ -26,7 +25,7 @@ Request = Any
 EPHEMERAL = 1
 _EPHEMERAL_SEQUENTIAL = 3
 _CONTAINER = 4
-_ANY_VERSION = -1
+ANY_VERSION = -1
 _DATA_WATCH = 2
 
 
@@ -52,26 +51,27 @@ class _Children(GetChildren):  # type: ignore[misc]
         return nodes
 
 
-class _WatchCreation(Exists):  # type: ignore[misc]
-    """Leave a watch on a node that is not there. Its event goes to `Watches`, so kazoo keeps no watcher."""
+class _Watch:
+    """Leave a watch on the node. All events go to `Queues`, so kazoo keeps no watcher."""
 
     def serialize(self) -> bytearray:
-        packed: bytearray = super().serialize()
+        packed: bytearray = super().serialize()  # type: ignore[misc]
         packed[-1] = 1
         return packed
 
 
-class _UnwatchCreation(Exists):  # type: ignore[misc]
-    """Take such a watch back, which kazoo can't."""
+class _WatchData(_Watch, GetData):  # type: ignore[misc]
+    pass
+
+
+class _WatchCreation(_Watch, Exists):  # type: ignore[misc]
+    pass
+
+
+class _Unwatch(Delete):  # type: ignore[misc]
+    """kazoo has no such request, but its bytes are those of a deletion."""
 
     type = 18
-
-    def serialize(self) -> bytes:
-        return bytes(write_string(self.path) + int_struct.pack(_DATA_WATCH))
-
-    @classmethod
-    def deserialize(cls, _answer: bytes, _offset: int) -> bool:
-        return True
 
 
 def acl(owned: bool) -> Any:
@@ -79,33 +79,28 @@ def acl(owned: bool) -> Any:
     return CREATOR_ALL_ACL if owned else OPEN_ACL_UNSAFE
 
 
-def get(path: str, watch: Any = None) -> Request:
-    return GetData(path, watch)
+def get(path: str, *, watch: bool = False) -> Request:
+    return (_WatchData if watch else GetData)(path, None)
 
 
 def children(path: str) -> Request:
     return _Children(path, None)
 
 
-def exists(path: str) -> Request:
-    return Exists(path, None)
+def exists(path: str, *, watch: bool = False) -> Request:
+    return (_WatchCreation if watch else Exists)(path, None)
 
 
-def watch_creation(path: str) -> Request:
-    """Watch for the creation of a node that is not there."""
-    return _WatchCreation(path, None)
+def unwatch(path: str) -> Request:
+    """Take the watch on a node back."""
+    return _Unwatch(path, _DATA_WATCH)
 
 
-def unwatch_creation(path: str) -> Request:
-    return _UnwatchCreation(path, None)
+sync = Sync
+"""Let the server catch up with the leader, so that the next answers are not old."""
 
 
-def sync(path: str) -> Request:
-    """Let the server catch up with the leader, so that the next answers are not old."""
-    return Sync(path)
-
-
-def touch(path: str, data: bytes, version: int = _ANY_VERSION) -> Request:
+def touch(path: str, data: bytes, version: int = ANY_VERSION) -> Request:
     return SetData(path, data, version)
 
 
@@ -122,11 +117,11 @@ def create(path: str, data: bytes, acl: Any, flags: int = 0) -> Request:
     return Create(path, data, acl, flags)
 
 
-def delete(path: str, version: int = _ANY_VERSION) -> Request:
+def delete(path: str, version: int = ANY_VERSION) -> Request:
     return Delete(path, version)
 
 
-def check(path: str, version: int = _ANY_VERSION) -> Request:
+def check(path: str, version: int = ANY_VERSION) -> Request:
     """For transactions: fail unless the node is there."""
     return CheckVersion(path, version)
 
@@ -136,18 +131,18 @@ def transaction(*parts: Request) -> Request:
     return Transaction(list(parts))
 
 
-def depart(path: str, parent: str, record: bytes, version: int = _ANY_VERSION) -> Request:
+def depart(path: str, parent: str, record: bytes, version: int = ANY_VERSION) -> Request:
     """Take out a holder's ticket and record how it departs."""
     return transaction(delete(path, version), touch(parent, record))
 
 
-def withdraw(path: str, ahead: str, version: int = _ANY_VERSION) -> Request:
+def withdraw(path: str, ahead: str, version: int = ANY_VERSION) -> Request:
     """Take out a ticket, provided that the ticket ahead is still there: then this one holds nothing."""
     return transaction(delete(path, version), check(ahead))
 
 
 def delete_sharing(
-    parent: str, node: str, downgrade: str | None, version: int = _ANY_VERSION
+    parent: str, node: str, downgrade: str | None, version: int = ANY_VERSION
 ) -> Request:
     """Take out a ticket that shares, with its downgrade if there is one. It leaves no record."""
     deletion = delete(f"{parent}/{node}", version)

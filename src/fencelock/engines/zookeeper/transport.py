@@ -10,7 +10,7 @@ from kazoo.exceptions import SessionExpiredError
 
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.zookeeper.batch import Batch
-from fencelock.engines.zookeeper.connection import Connection
+from fencelock.engines.zookeeper.kazoo_door import Connection
 from fencelock.engines.zookeeper.urls import Settings
 from fencelock.io.contract import IO
 
@@ -27,14 +27,35 @@ _READ_SLACK = 0.5
 _TIMEOUT_SLACK = 0.05
 """Seconds to hand over a reply that has just been read when the time is up."""
 
+_NO_TLS = "does it speak TLS at all? if not, use zookeeper://"
+
+_HINTS = {  # by a part of what went wrong when it tried to connect; the last one fits all
+    "CERTIFICATE_VERIFY_FAILED": (
+        "name the authority that signed its certificate with ?ca=FILE, "
+        "and the host as it stands in the certificate"
+    ),
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "record layer failure": _NO_TLS,
+    "handshake": _NO_TLS,
+    "EOF occurred": _NO_TLS,
+    "broken": (
+        "it hung up: is it part of an ensemble that has lost its majority? is this its address "
+        "and port? if it wants TLS, use zookeepers://"
+    ),
+    "protocol": "is this the right address and port? for TLS use zookeepers://",
+    "AuthFailed": "authentication failed: check the user and the password in the URL",
+    "was closed": "make another client",
+    "": "are the servers running there, and have they a majority?",
+}
+
 
 class Transport:
     """One session, opened when first needed, and opened again when it is lost."""
 
     on_loss: Callable[[], None]
     """Called in the connection's thread when all watches are lost."""
-    on_created: Callable[[str], None]
-    """Called there with the path when a node was created whose creation was watched."""
+    on_event: Callable[[int, str], None]
+    """Called there with the kind and the path when something happened to a node that is watched."""
 
     def __init__(self, settings: Settings, io: IO) -> None:
         self._settings = settings
@@ -45,16 +66,17 @@ class Transport:
         self._closed = False
 
     @property
-    def negotiated(self) -> float:
-        """The length of a session in seconds, as the servers granted it; 0 if not known yet."""
-        return 0.0 if self._connection is None else self._connection.negotiated
+    def session(self) -> float:
+        """The length of a session in seconds, as the servers granted it or, before that, as asked for."""
+        granted = 0.0 if self._connection is None else self._connection.negotiated
+        return granted or self._settings.session
 
     async def exchange(self, requests: list[Any], until: float) -> Batch:
         """Send requests in one write and read the replies. `RequestFailed` if any of them is missing."""
         event = self._io.event()
         batch = Batch(requests, event)
+        connection = self._opened()
         try:
-            connection = self._opened()
             connection.submit(batch)
             started = self._io.now()
             answered = await event.wait(max(until - started, _MIN_TIMEOUT))
@@ -64,18 +86,16 @@ class Transport:
                     _READ_SLACK if connection.has_unread() else _TIMEOUT_SLACK
                 )
         except BaseException:
-            batch.withdraw()
+            connection.withdraw(batch)
             raise
-        if not answered and batch.failure is None:
-            raise self._late(connection, batch, self._io.now() - started)
-        if batch.failure is not None:
-            raise self._failed(batch, batch.failure)
+        if not answered or batch.failure is not None:
+            raise self._failed(connection, batch, self._io.now() - started)
         return batch
 
     def send(self, request: Any) -> None:
         """Send a request without waiting for the reply, if there is a connection."""
         connection = self._connection
-        if connection is not None and connection.connected:
+        if connection is not None and connection.server is not None:
             connection.submit(Batch([request], self._io.event()))
 
     def unchanged_since(self, zxid: int, now: float) -> float:
@@ -98,7 +118,7 @@ class Transport:
             if self._connection is None or self._connection.dead is not None:
                 if self._connection is not None:
                     self._connection.end()
-                self._connection = Connection(self._settings, self.on_loss, self.on_created)
+                self._connection = Connection(self._settings, self.on_loss, self.on_event)
                 try:
                     self._connection.open()
                 except BaseException:  # a signal: no later call would open it
@@ -107,22 +127,21 @@ class Transport:
                     raise
             return self._connection
 
-    def _late(self, connection: Connection, batch: Batch, waited: float) -> RequestFailed:
-        if not batch.withdraw():
+    def _failed(self, connection: Connection, batch: Batch, waited: float) -> RequestFailed:
+        failure = batch.failure
+        if failure is None and connection.withdraw(batch):
+            failure = connection.last_failure
+            return self._unreachable(failure or f"no connection within {waited:.3g} s")
+        if failure is None:
             connection.leave_if_silent(_MAX_SILENCE)
             return RequestFailed(f"no answer within {waited:.3g} s", "unknown")
-        failure = connection.last_failure
-        if failure is not None:
-            return self._unreachable(failure)
-        return RequestFailed(f"no connection to {self._hosts} within {waited:.3g} s", "not applied")
-
-    def _failed(self, batch: Batch, failure: Exception) -> RequestFailed:
         if not batch.sent:
             return self._unreachable(failure)
-        if isinstance(failure, SessionExpiredError):
-            return RequestFailed("the session has expired", "unknown")
-        return RequestFailed("the connection was lost", "unknown")
+        expired = isinstance(failure, SessionExpiredError)
+        what = "the session has expired" if expired else "the connection was lost"
+        return RequestFailed(what, "unknown")
 
-    def _unreachable(self, error: Exception) -> RequestFailed:
+    def _unreachable(self, error: Exception | str) -> RequestFailed:
         why = str(getattr(error, "strerror", None) or error) or type(error).__name__
-        return RequestFailed(f"can't connect to {self._hosts}: {why}", "not applied")
+        hint = next(hint for part, hint in _HINTS.items() if part in why)
+        return RequestFailed(f"can't connect to {self._hosts}: {why}: {hint}", "not applied")

@@ -30,27 +30,17 @@ def settings_of(url: Url) -> Settings:
     """The settings in a URL. An option that is unknown or makes no sense is a `ValueError`."""
     secure = url.scheme == "zookeepers"
     url.only("session", *(TLS_OPTIONS if secure else ()))
-    return Settings(
-        hosts=[(host, port or 2181) for host, port in url.hosts] or [("localhost", 2181)],
-        root=_root_of(url),
-        session=url.seconds("session", _SESSION),
-        credentials=_credentials_of(url),
-        tls=tls_of(url) if secure else None,
-    )
-
-
-def _root_of(url: Url) -> str:
     parts = [part for part in url.path.split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise ValueError(f"{url}: the path must not contain '.' or '..'")
-    return "".join(f"/{part}" for part in (*parts, "fencelock"))
-
-
-def _credentials_of(url: Url) -> str | None:
-    if url.user is None and url.password is None:
-        return None
-    if url.user is None or url.password is None:
+    if (url.user is None) != (url.password is None):
         raise ValueError(
             f"{url}: digest authentication needs both, zookeeper://user:password@host:2181"
         )
-    return f"{url.user}:{url.password}"
+    return Settings(
+        hosts=[(host, port or 2181) for host, port in url.hosts] or [("localhost", 2181)],
+        root="".join(f"/{part}" for part in (*parts, "fencelock")),
+        session=url.seconds("session", _SESSION),
+        credentials=None if url.user is None else f"{url.user}:{url.password}",
+        tls=tls_of(url) if secure else None,
+    )

@@ -1,4 +1,4 @@
-"""How a ticket that is in a queue is renewed, and how a waiter finds out where it stands.
+"""How a ticket joins a queue, is renewed, and finds out where it stands.
 
 Every answer counts only if it is of the session that created the ticket.
 """
@@ -9,18 +9,100 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError
-
-from fencelock.core.ticket import Place, Standing, Ticket
+from fencelock.core.ticket import Standing, Ticket
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.zookeeper import requests
 from fencelock.engines.zookeeper.admission import Listing
-from fencelock.engines.zookeeper.batch import Batch
+from fencelock.engines.zookeeper.batch import Batch, done, existed, gone, missing, rejection, value
 from fencelock.engines.zookeeper.entry import Entry
-from fencelock.engines.zookeeper.nodes import HolderRecord, downgrade_node, sequence
+from fencelock.engines.zookeeper.nodes import (
+    HolderRecord,
+    TicketData,
+    digest,
+    downgrade_node,
+    node_prefix,
+    sequence,
+)
 from fencelock.engines.zookeeper.queues import GONE, Queues
-from fencelock.engines.zookeeper.replies import done, gone, missing, rejection, value
 from fencelock.engines.zookeeper.requests import Request
+
+
+async def join(queues: Queues, ticket: Ticket, until: float) -> tuple[Entry, Standing | None]:
+    """Let a new ticket join. Without a standing, it has to wait or was evicted at once.
+
+    The container, read before the ticket is created, tells how the last holder departed. The listing after
+    it tells which tickets are ahead. The three requests take no longer than the creation alone.
+    """
+    parent = queues.path_of(ticket.name)
+    batch = await _create(queues, ticket, parent, until)
+    before, created, children = batch.replies
+    path, stat = value(created)
+    entry = Entry(parent, path[len(parent) + 1 :], stat.czxid, batch.session)
+    entry.renewed_data(ticket, queues.io.now())
+    entry.record_zxid = 0 if isinstance(before, Exception) else before[1].mzxid
+    listing = Listing.of(value(children))
+    if entry.node not in listing.nodes:
+        entry.gone = True
+        return entry, None
+    blockers = listing.blockers_of(entry.node)
+    if blockers.nodes:
+        queues.wait_for(entry, blockers)
+        entry.changed.update(blockers.nodes)
+        return entry, None
+    if not entry.record_zxid or not _is_current(before[1], entry, listing):
+        before = value((await queues.ask(until, requests.get(parent)))[0])
+    return entry, await admit(queues, entry, before, listing, until)
+
+
+async def _create(queues: Queues, ticket: Ticket, parent: str, until: float) -> Batch:
+    """Create a ticket, and first its container if that is not there: a name's first ticket in a while."""
+    data = TicketData(ticket.ttl, ticket.owner).pack()
+    create = requests.create_ticket(f"{parent}/{node_prefix(ticket)}", data, queues.acl)
+    wanted = [requests.get(parent), create, requests.children(parent)]
+    batch = await queues.transport.exchange(wanted, until)
+    while gone(batch.replies[1]):
+        record = HolderRecord(None, False, "shared").pack() if ticket.share.group else b""
+        container = requests.create_container(parent, record, queues.acl)
+        batch = await queues.transport.exchange([container, *wanted], until)
+        made = batch.replies.pop(0)
+        if gone(made):
+            parts = queues.root.split("/")
+            paths = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
+            await queues.make_nodes(paths, until)
+        elif not existed(made):
+            value(made)
+    return batch
+
+
+def _is_current(before: Any, entry: Entry, listing: Listing) -> bool:
+    """Whether no ticket can have held alone between the look at the container and our creation."""
+    first = listing.nodes[0]
+    created = (before.cversion + before.numChildren) // 2  # which is the next sequence number
+    if first == entry.node:  # the queue was empty, and no other ticket has come before this one
+        return bool(before.numChildren == 0 and (created - sequence(first)) % 2**31 == 0)
+    return bool(0 < (created - sequence(first)) % 2**31 < 2**30)  # it was there, and holds
+
+
+async def find(queues: Queues, ticket: Ticket, until: float) -> Entry | None:
+    """Look for a ticket that may be in its queue although no answer said so."""
+    parent, name = queues.path_of(ticket.name), digest(ticket)
+    while True:
+        _, children = await queues.ask(until, requests.sync(parent), requests.children(parent))
+        if gone(children):
+            return None
+        nodes = Listing.of(value(children)).nodes
+        found = next((node for node in nodes if node.rpartition(".")[0].endswith(name)), None)
+        if found is None:
+            return None
+        batch = await queues.transport.exchange([requests.exists(f"{parent}/{found}")], until)
+        stat = value(batch.replies[0])
+        if stat is None:
+            continue
+        if stat.ephemeralOwner == batch.session:
+            entry = Entry(parent, found, stat.czxid, batch.session)
+            entry.renewed_data(ticket, queues.io.now())
+            return entry
+        await queues.ask(until, requests.delete(f"{parent}/{found}"))  # its session is over
 
 
 async def renew(
@@ -33,14 +115,15 @@ async def renew(
     wanted: list[Request] = []
     asked: list[tuple[int, tuple[str, ...]]] = []
     for ticket, entry in pairs:
-        asked.append((len(wanted), entry.decisive_blockers))
+        # If the blockers are not decisive, only the whole queue shows whether the ticket has to wait.
+        nodes = entry.blockers.nodes if entry.blockers.decisive and not entry.holds else ()
+        asked.append((len(wanted), nodes))
         wanted.append(requests.touch(entry.path, entry.renewed_data(ticket, queues.io.now())))
-        wanted += _reading(queues, entry, asked[-1][1], watch)
+        wanted += queues.read_blockers(entry, nodes, watch=watch)
     if not wanted:
         return {}
     batch = await queues.transport.exchange(wanted, until)
     standings: dict[str, Standing] = {}
-    moved: list[tuple[Ticket, Entry]] = []
     for (ticket, entry), (place, nodes) in zip(pairs, asked, strict=True):
         touched, *read = batch.replies[place : place + 1 + len(nodes)]
         seen = dict(zip(nodes, read, strict=True))
@@ -51,10 +134,8 @@ async def renew(
         elif seen and (standing := _still_waiting(queues, entry, seen)) is not None:
             standings[ticket.id] = standing
         else:
-            moved.append((ticket, entry))
-    for ticket, entry in moved:
-        parks = watch or entry.event is not None
-        standings[ticket.id] = await read_queue(queues, entry, until, watch=parks)
+            parks = watch or entry.event is not None
+            standings[ticket.id] = await read_queue(queues, entry, until, watch=parks)
     return standings
 
 
@@ -62,12 +143,7 @@ async def take_news(queues: Queues, entry: Entry, until: float) -> Standing:
     """Find out what the news about the blockers is, and watch them further."""
     nodes = tuple(entry.changed.intersection(entry.blockers.nodes))
     if nodes and entry.blockers.decisive and not entry.gone:
-        wanted = _reading(queues, entry, nodes, True)
-        batch = await queues.transport.exchange(wanted, until)
-        if _is_gone(entry, batch):
-            return GONE
-        seen = dict(zip(nodes, batch.replies, strict=False))
-        standing = _still_waiting(queues, entry, seen)
+        standing, _ = await _read(queues, entry, nodes, until, watch=True)
         if standing is not None:
             return standing
     return await _follow_holder(queues, entry, until) or await read_queue(queues, entry, until)
@@ -104,24 +180,21 @@ async def read_queue(queues: Queues, entry: Entry, until: float, *, watch: bool 
             return GONE
         listing = Listing.of(children)
         entry.share = listing.share(entry.node)
-        entry.downgrade, entry.downgrade_unknown = listing.downgrade_of(entry.node), False
+        entry.downgrade = listing.downgrade_of(entry.node)
         blockers = listing.blockers_of(entry.node)
         if entry.blockers.short and not blockers.short and listing.has_peer_behind(entry.node):
-            await _wake_next_peer(queues, entry, until)
+            # Change our node, so that the next ticket of the group sees that this one has found room.
+            with suppress(RequestFailed):  # then the next ticket learns it when it is renewed
+                await queues.ask(until, requests.touch(entry.path, entry.data))
         if not blockers.nodes:
             return await admit(queues, entry, value(container), listing, until)
-        queues.watches.wait_for(entry, blockers)
+        queues.wait_for(entry, blockers)
         entry.record_zxid = value(container)[1].mzxid
-        wanted = _reading(queues, entry, blockers.nodes, watch)
-        batch = await queues.transport.exchange(wanted, until)
-        if _is_gone(entry, batch):
-            return GONE
-        seen = dict(zip(blockers.nodes, batch.replies, strict=False))
-        standing = _still_waiting(queues, entry, seen)
+        standing, seen = await _read(queues, entry, blockers.nodes, until, watch=watch)
         if standing is not None:
             return standing
         taken: set[str] = set()
-        for node in reversed(queues.watches.expired(entry)):
+        for node in reversed(queues.expired(entry)):
             if node not in taken and not gone(seen[node]):
                 version = seen[node][1].version
                 taken |= await queues.expire(entry.parent, listing, node, version, until)
@@ -149,25 +222,17 @@ async def admit(
 
 def hold(queues: Queues, entry: Entry, abandoned: bool) -> Standing:
     """The ticket holds, and there is nothing left to record."""
-    queues.watches.forget(entry)
+    queues.forget(entry)
     entry.holds, entry.abandoned = True, abandoned
     entry.wake()  # another caller than the one that is parked may have found out
     return entry.standing()
-
-
-async def holds(queues: Queues, entry: Entry, until: float) -> bool:
-    """Whether a ticket was admitted. It stays so as long as its node is there."""
-    if entry.holds:
-        return True
-    standing = await read_queue(queues, entry, until, watch=entry.event is not None)
-    return standing.place is Place.ADMITTED
 
 
 async def downgrade(queues: Queues, entry: Entry, ticket: Ticket, until: float) -> Standing:
     """Let a ticket that holds alone share from now on. It leaves the name as it found it."""
     node = downgrade_node(entry.node, ticket.share)
     record = HolderRecord(sequence(entry.node), entry.abandoned, "shared").pack()
-    entry.downgrade, entry.downgrade_unknown = node, True
+    entry.downgrade = node
     data = entry.renewed_data(ticket, queues.io.now())
     request = requests.transaction(
         requests.touch(entry.path, data),  # to wake the waiters that watch it
@@ -178,17 +243,22 @@ async def downgrade(queues: Queues, entry: Entry, ticket: Ticket, until: float) 
     (reply,) = batch.replies
     if _is_gone(entry, batch) or missing(reply):
         return GONE
-    if not done(reply) and not isinstance(reply[1], NodeExistsError):  # else it has shared already
+    if not done(reply) and not existed(reply, 1):  # else it has shared already
         raise rejection(reply)
-    entry.share, entry.downgrade_unknown = ticket.share, False
+    entry.share = ticket.share
     return entry.standing()
 
 
-def _reading(queues: Queues, entry: Entry, nodes: tuple[str, ...], watch: bool) -> list[Request]:
-    """Read blockers, and watch them if asked for."""
-    if watch:
-        return queues.watches.watch(entry, nodes)
-    return [requests.get(entry.path_of(node)) for node in nodes]
+async def _read(
+    queues: Queues, entry: Entry, nodes: tuple[str, ...], until: float, *, watch: bool
+) -> tuple[Standing | None, dict[str, Any]]:
+    """Read blockers. The standing is None if the whole queue has to be read."""
+    wanted = queues.read_blockers(entry, nodes, watch=watch)
+    batch = await queues.transport.exchange(wanted, until)
+    if _is_gone(entry, batch):
+        return GONE, {}
+    seen = dict(zip(nodes, batch.replies, strict=False))
+    return _still_waiting(queues, entry, seen), seen
 
 
 def _still_waiting(queues: Queues, entry: Entry, seen: dict[str, Any]) -> Standing | None:
@@ -196,16 +266,10 @@ def _still_waiting(queues: Queues, entry: Entry, seen: dict[str, Any]) -> Standi
     for node, reply in seen.items():
         if gone(reply):
             return None
-        data = queues.watches.saw(entry, node, value(reply))
+        data = queues.saw(entry, node, value(reply))
         if data.downgraded and entry.share.group and node not in entry.blockers.downgraded:
             return None
-    return None if queues.watches.expired(entry) else queues.watches.standing(entry)
-
-
-async def _wake_next_peer(queues: Queues, entry: Entry, until: float) -> None:
-    """Change a ticket's node, so that the next ticket of its group sees that this one has found room."""
-    with suppress(RequestFailed):  # then the next ticket learns it when it is renewed
-        await queues.ask(until, requests.touch(entry.path, entry.data))
+    return None if queues.expired(entry) else queues.standing(entry)
 
 
 def _is_gone(entry: Entry, batch: Batch, reply: Any = None) -> bool:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 import fencelock
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 ENGINES = ["sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql"]
 
@@ -23,6 +23,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/locks.db"
     found: str = request.getfixturevalue(f"{request.param}_url")
     return found
+
+
+def _left_over() -> list[threading.Thread]:
+    """The threads of kazoo: with asyncio, no other engine has threads that go on by themselves."""
+    return [one for one in threading.enumerate() if "zk_loop" in one.name]
 
 
 async def acquired(client: fencelock.AsyncClient, name: str) -> fencelock.AsyncLease:
@@ -50,6 +55,7 @@ def test_a_loop_that_ended_before_its_client_was_closed(url: str) -> None:
     assert asyncio.run(used(client, name, close=True))
     assert lease.state is fencelock.LeaseState.LOST, "nobody renews it any more"
     assert "event loop has ended" in str(lease._loss())
+    eventually(lambda: not _left_over(), "the threads of the loop that ended")
     with pytest.raises(fencelock.FencelockError, match="another event loop"):
         asyncio.run(lease.release())
     with warnings.catch_warnings():  # Python complains about the sockets, and rightly so

@@ -187,3 +187,9 @@ class Engine(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Give back connections. Tickets stay as they are."""
+
+    def abandon(self) -> None:  # noqa: B027 - most engines have nothing that goes on by itself
+        """The event loop has ended before `close`. End what goes on without it, such as threads.
+
+        Never blocks, and can't await anything.
+        """

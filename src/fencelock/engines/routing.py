@@ -134,6 +134,10 @@ class RoutedEngine(Engine):
         for engine in self._engines:
             await engine.close()
 
+    def abandon(self) -> None:
+        for engine in self._engines:
+            engine.abandon()
+
 
 def _weight(name: str, index: int) -> bytes:
     return blake2b(f"{index} {name}".encode(), digest_size=8).digest()

@@ -237,6 +237,7 @@ class Context:
         for claim in self.every():
             claim.ended(LOOP_ENDED)
             claim.callbacks()
+        self.engine.abandon()
 
     async def close(self, reason: str = CLOSED) -> None:
         """Stop renewing, and release what is held."""

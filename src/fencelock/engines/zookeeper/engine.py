@@ -191,6 +191,9 @@ class ZooKeeperEngine(Engine):
         self._queues.wake_all()
         await self._transport.close()
 
+    def abandon(self) -> None:
+        self._transport.abandon()
+
     # --- one ticket
 
     async def _entry(self, ticket: Ticket, until: float, *, search: bool = False) -> Entry | None:

@@ -111,6 +111,13 @@ class Transport:
         if connection is not None:
             await self._io.call(connection.end)
 
+    def abandon(self) -> None:
+        """End the session and its thread, without waiting for it."""
+        with self._mutex:
+            self._closed = True
+            if self._connection is not None:
+                self._connection.begin_end()
+
     def _opened(self) -> Connection:
         with self._mutex:
             if self._closed:

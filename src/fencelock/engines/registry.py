@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -45,10 +48,21 @@ _PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
 """The packages of modules that have another name than their package."""
 
 
-def open_engine(text: str, io: IO) -> Engine:
-    """The engine for a URL. Opening does no I/O."""
+def opener_of(text: str) -> Callable[[IO], Engine]:
+    """Parse a URL, and return the function that opens its engine. Opening does no I/O.
+
+    A client opens its engine again after a fork and in another event loop. The program may have changed its
+    working folder by then: a relative path in the URL still means the same file.
+    """
     url = Url.parse(text)
-    return _opener(url)(url, io)
+    with suppress(FileNotFoundError):  # the working folder was deleted; most URLs need none
+        url = url._replace(folder=os.getcwd())
+    return partial(_opener(url), url)
+
+
+def open_engine(text: str, io: IO) -> Engine:
+    """The engine for a URL."""
+    return opener_of(text)(io)
 
 
 def _opener(url: Url) -> Opener:

@@ -16,9 +16,9 @@ def tls_of(url: Url) -> ssl.SSLContext:
     if "key" in url.options and "cert" not in url.options:
         raise ValueError(f"{url}: option key needs the option cert: the certificate it belongs to")
     try:
-        context = ssl.create_default_context(cafile=url.options.get("ca"))
-        if "cert" in url.options:
-            context.load_cert_chain(url.options["cert"], url.options.get("key"))
+        context = ssl.create_default_context(cafile=url.file("ca"))
+        if (certificate := url.file("cert")) is not None:
+            context.load_cert_chain(certificate, url.file("key"))
     except OSError as error:
         raise ValueError(f"{url}: can't read the certificate files: {error}") from error
     if url.options.get("verify") == "no":

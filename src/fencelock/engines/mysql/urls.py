@@ -63,12 +63,12 @@ def _ssl(url: Url) -> ssl.SSLContext | None:
             raise ValueError(f"{url}: {certificates[0]} is of no use with sslmode=disable")
         return None
     try:
-        context = ssl.create_default_context(cafile=url.options.get("sslrootcert"))
+        context = ssl.create_default_context(cafile=url.file("sslrootcert"))
         context.check_hostname = mode == "verify-full"
         if mode == "require":
             context.verify_mode = ssl.CERT_NONE
-        if "sslcert" in url.options:
-            context.load_cert_chain(url.options["sslcert"], url.options.get("sslkey"))
+        if (certificate := url.file("sslcert")) is not None:
+            context.load_cert_chain(certificate, url.file("sslkey"))
     except OSError as error:  # an ssl.SSLError among them
         raise ValueError(f"{url}: can't use its certificates: {error}") from error
     return context

@@ -157,4 +157,4 @@ def open_sqlite(url: Url, io: IO) -> SqliteEngine:
     if path == ":memory:":
         raise ValueError(f"{url}: for locks within one process use memory://")
     # Absolute from now on: a program that changes its working folder must keep using this file.
-    return SqliteEngine(str(Path(path).absolute()), io)
+    return SqliteEngine(str(Path(url.folder, path).absolute()), io)

@@ -50,8 +50,3 @@ def _ticket(line: str) -> tuple[Owner, int, float, float, Share]:
     expires_in = math.inf if expires_us == -1 else expires_us / 1e6
     share = Share(group, weight, permits)
     return Owner.unpack(owner), fence, since_us / 1e6, expires_in, share
-
-
-def to_us(seconds: float) -> str:
-    """Seconds as whole microseconds, the unit of all times in a database."""
-    return str(int(seconds * 1_000_000))

@@ -100,8 +100,6 @@ def schemes() -> list[str]:
 
 def _offered() -> Iterable[EntryPoint]:
     """The engines that other packages offer."""
-    from importlib.metadata import (
-        entry_points,
-    )  # slow to import, and rarely needed
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
 
     return entry_points(group=GROUP)

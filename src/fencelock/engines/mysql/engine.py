@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fencelock.core.url import Url
-from fencelock.engines.contract import Traits
 from fencelock.engines.mysql.errors import ERRORS
 from fencelock.engines.mysql.listener import Listener
 from fencelock.engines.mysql.requests import RowRequests, SessionRequests
@@ -11,7 +10,7 @@ from fencelock.engines.mysql.server import Server
 from fencelock.engines.mysql.urls import Target, target_of
 from fencelock.engines.mysql.wire import Wire
 from fencelock.engines.sql.options import heartbeat_of
-from fencelock.engines.sql.rows import RowsEngine
+from fencelock.engines.sql.rows import RowsEngine, row_traits
 from fencelock.engines.sql.sessions import SessionsEngine, session_traits
 from fencelock.io.contract import IO
 
@@ -19,20 +18,11 @@ from fencelock.io.contract import IO
 class MysqlEngine(RowsEngine[Wire]):
     """Queues in tables of a MySQL or MariaDB database."""
 
-    traits = Traits(
-        guarantee="correctness",
-        fencing=(
-            "max(previous + 1, the server's clock in µs), committed before it is used; falls only if the "
-            "newest commits are lost, as when a lagging replica is promoted, and the clock of the new "
-            "server is behind; a fence may then be given twice, so guards compare (fence, id)"
-        ),
-        clock="the MySQL server's wall clock",
-        supports_sharing=True,
-        supports_notes=True,
-        condition=(
-            "the database is one server that flushes each commit (innodb_flush_log_at_trx_commit = 1), no "
-            "lagging replica is promoted, and the server's wall clock is never set forward"
-        ),
+    traits = row_traits(
+        "MySQL",
+        "replica",
+        condition="the database is one server that flushes each commit (innodb_flush_log_at_trx_commit = 1), "
+        "no lagging replica is promoted, and the server's wall clock is never set forward",
     )
 
     def __init__(self, target: Target, io: IO) -> None:

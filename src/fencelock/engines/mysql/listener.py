@@ -19,8 +19,8 @@ from fencelock.engines.mysql.requests import RowRequests, get_lock
 from fencelock.engines.mysql.server import Server
 from fencelock.engines.mysql.wire import Wire
 from fencelock.engines.sql import listener
-from fencelock.engines.sql.answers import lines_of
 from fencelock.engines.sql.database import client_closed
+from fencelock.engines.sql.requests import lines_of
 from fencelock.io.contract import IO, Event
 
 _ANSWER_TIMEOUT = 5.0

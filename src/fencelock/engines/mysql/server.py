@@ -106,10 +106,7 @@ class Server:
             late = isinstance(error, TimeoutError)
             text = f"no answer within {timeout:.3g} s" if late else str(error)
             raise RequestFailed(f"{text} while connecting", "not applied") from error
-        except (
-            RuntimeError,
-            ImportError,
-        ) as error:  # the server's login method needs another package
+        except (RuntimeError, ImportError) as error:  # a login method that needs another package
             raise RequestFailed(str(error), "not applied") from error
         except Exception as error:  # a driver may raise anything if the server is not MySQL
             text = f"the server sent an answer that is not MySQL's: {error!r}"

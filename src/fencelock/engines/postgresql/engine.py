@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from fencelock.core.ticket import Standing, Ticket
 from fencelock.core.url import Url
-from fencelock.engines.contract import Traits
 from fencelock.engines.failure import translated
 from fencelock.engines.postgresql.errors import ERRORS
 from fencelock.engines.postgresql.listener import Listener
@@ -14,9 +13,9 @@ from fencelock.engines.postgresql.requests import RowRequests, SessionRequests
 from fencelock.engines.postgresql.server import Server
 from fencelock.engines.postgresql.urls import Target, target_of
 from fencelock.engines.postgresql.wire import Wire
-from fencelock.engines.sql.answers import standing_of
 from fencelock.engines.sql.options import heartbeat_of
-from fencelock.engines.sql.rows import RowsEngine
+from fencelock.engines.sql.requests import standing_of
+from fencelock.engines.sql.rows import RowsEngine, row_traits
 from fencelock.engines.sql.sessions import SessionsEngine, session_traits
 from fencelock.io.contract import IO
 
@@ -24,20 +23,11 @@ from fencelock.io.contract import IO
 class PostgresqlEngine(RowsEngine[Wire]):
     """Queues in tables of a PostgreSQL database."""
 
-    traits = Traits(
-        guarantee="correctness",
-        fencing=(
-            "max(previous + 1, the server's clock in µs), committed before it is used; falls only if the "
-            "newest commits are lost, as when a lagging standby is promoted, and the clock of the new "
-            "server is behind; a fence may then be given twice, so guards compare (fence, id)"
-        ),
-        clock="the PostgreSQL server's wall clock",
-        supports_sharing=True,
-        supports_notes=True,
-        condition=(
-            "the database is one server with fsync on, or only a synchronous standby is ever promoted, after "
-            "the old primary has ended; and the server's wall clock is never set forward"
-        ),
+    traits = row_traits(
+        "PostgreSQL",
+        "standby",
+        condition="the database is one server with fsync on, or only a synchronous standby is ever promoted, "
+        "after the old primary has ended; and the server's wall clock is never set forward",
     )
 
     _requests: RowRequests

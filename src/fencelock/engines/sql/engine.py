@@ -10,10 +10,9 @@ from fencelock.core.names import matches
 from fencelock.core.ticket import Inspection
 from fencelock.engines.contract import Engine
 from fencelock.engines.failure import RequestFailed, translated
-from fencelock.engines.sql.answers import inspection_of
 from fencelock.engines.sql.database import Errors, Server, W
 from fencelock.engines.sql.pool import Pool
-from fencelock.engines.sql.requests import Request, Requests
+from fencelock.engines.sql.requests import Request, Requests, inspection_of
 from fencelock.io.contract import IO
 
 _MAX_INT = 2**31 - 1

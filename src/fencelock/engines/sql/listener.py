@@ -180,9 +180,7 @@ class Listener(ABC, Generic[W]):
         except Exception as error:
             log.warning("a listener failed; the next waiter starts another one", exc_info=error)
             self._fail(RequestFailed(f"the listener failed: {error!r}", "not applied"))
-        except (
-            BaseException
-        ):  # cancelled from outside: the waiters look again and start another one
+        except BaseException:  # cancelled from outside
             self._fail(None)
             raise
         finally:

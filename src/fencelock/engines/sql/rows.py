@@ -9,12 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fencelock.core.ticket import Departure, Place, Standing, Ticket
+from fencelock.engines.contract import Traits
 from fencelock.engines.failure import translated
-from fencelock.engines.sql.answers import lines_of, pushed_standing, standing_of
 from fencelock.engines.sql.database import W
 from fencelock.engines.sql.engine import SqlEngine
 from fencelock.engines.sql.listener import Listener
-from fencelock.engines.sql.requests import RowRequests
+from fencelock.engines.sql.requests import RowRequests, lines_of, pushed_standing, standing_of
+
+
+def row_traits(product: str, copy: str, condition: str) -> Traits:
+    """The traits of lease rows. `copy` is what the database calls a server that replicates it."""
+    return Traits(
+        guarantee="correctness",
+        fencing=(
+            "max(previous + 1, the server's clock in µs), committed before it is used; falls only if the "
+            f"newest commits are lost, as when a lagging {copy} is promoted, and the clock of the new "
+            "server is behind; a fence may then be given twice, so guards compare (fence, id)"
+        ),
+        clock=f"the {product} server's wall clock",
+        supports_sharing=True,
+        supports_notes=True,
+        condition=condition,
+    )
 
 
 class RowsEngine(SqlEngine[W]):

@@ -14,10 +14,9 @@ from typing import Generic
 from fencelock.core.ticket import Departure, Owner, Place, Standing, Ticket
 from fencelock.engines.contract import Traits
 from fencelock.engines.failure import RequestFailed, translated
-from fencelock.engines.sql.answers import lines_of, standing_of
 from fencelock.engines.sql.database import Errors, Server, W, client_closed
 from fencelock.engines.sql.engine import SqlEngine
-from fencelock.engines.sql.requests import Request, SessionRequests
+from fencelock.engines.sql.requests import Request, SessionRequests, lines_of, standing_of
 from fencelock.io.contract import IO
 
 _MAX_CONNECTIONS = 10_000

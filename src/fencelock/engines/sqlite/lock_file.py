@@ -200,9 +200,8 @@ class LockFile:
         connection = connect(self._path, self._wait_for_file)
         self._execute = connection.cursor().execute
         self._operations = Operations(self._execute)
-        self._connection = (
-            connection  # last: after an interruption there is no half-ready connection
-        )
+        # Last: after an interruption there is no half-ready connection.
+        self._connection = connection
 
     def _wait_for_file(self, tries: int) -> bool:
         """SQLite's busy handler: pause, then return whether to try again."""

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from fencelock.core.ticket import ADMITTED, Owner, Standing, Ticket
-from fencelock.engines.sqlite.statements import GIVE_BACK, SQL, TAKE
+from fencelock.engines.sqlite.statements import SQL
 
 Execute = Callable[..., Any]
 
@@ -28,7 +28,7 @@ def take(execute: Execute, ticket: Ticket, now: int) -> Standing | None:
         return None
     expires = now + int(ttl * 1e6)
     row = name, fence, id, pack_owner(owner), now, expires, group or None, weight, permits
-    taken = execute(TAKE, row).connection.changes()
+    taken = execute(SQL["take"], row).connection.changes()
     # `tuple.__new__` avoids the constructor of named tuples, which is written in Python.
     return tuple.__new__(Standing, (ADMITTED, fence, False, math.inf)) if taken else None
 
@@ -43,5 +43,5 @@ def renew(execute: Execute, ticket: Ticket, now: int) -> int:
 
 def give_back(execute: Execute, ticket: Ticket, now: int) -> bool:
     """Release an uncontended ticket. Returns False if `Operations.leave` must look."""
-    given: int = execute(GIVE_BACK, (ticket.name, ticket.id, now)).connection.changes()
+    given: int = execute(SQL["give_back"], (ticket.name, ticket.id, now)).connection.changes()
     return given > 0

@@ -98,6 +98,13 @@ class Url(NamedTuple):
         path = self.options.get(option)
         return None if path is None else join(self.folder, path)
 
+    def number(self, option: str, default: int, most: int) -> int:
+        """The value of an option that is a whole number from 1 to `most`."""
+        text = self.options.get(option, str(default))
+        if not (text.isascii() and text.isdigit() and 0 < int(text) <= most):
+            raise ValueError(f"{self}: option {option} must be a whole number from 1 to {most}")
+        return int(text)
+
     def seconds(self, option: str, default: float) -> float:
         """The value of an option that is a number of seconds."""
         text = self.options.get(option)

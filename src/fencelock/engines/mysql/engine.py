@@ -9,9 +9,8 @@ from fencelock.engines.mysql.requests import RowRequests, SessionRequests
 from fencelock.engines.mysql.server import Server
 from fencelock.engines.mysql.urls import Target, target_of
 from fencelock.engines.mysql.wire import Wire
-from fencelock.engines.sql.options import heartbeat_of
 from fencelock.engines.sql.rows import RowsEngine, row_traits
-from fencelock.engines.sql.sessions import SessionsEngine, session_traits
+from fencelock.engines.sql.sessions import SessionsEngine, heartbeat_of, session_traits
 from fencelock.io.contract import IO
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fencelock.core.url import Url
 from fencelock.engines.mysql.schema import PREFIX
-from fencelock.engines.sql.options import connections_of, identifier_of
+from fencelock.engines.sql.database import identifier_of
 
 OPTIONS = ("prefix", "connections", "socket", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
@@ -30,7 +30,7 @@ def target_of(url: Url, *more: str) -> Target:
     """Parse a URL. Raises a `ValueError` that says what is wrong with it. `more`: further options."""
     url.only(*OPTIONS, *more)
     prefix = identifier_of(url, "prefix", PREFIX, 31)
-    connections = connections_of(url)
+    connections = url.number("connections", 8, 9999)
     database = url.path.strip("/") or PREFIX
     if "/" in database:
         raise ValueError(f"{url}: name one database, as in {url.scheme}://user@localhost/database")

@@ -13,10 +13,9 @@ from fencelock.engines.postgresql.requests import RowRequests, SessionRequests
 from fencelock.engines.postgresql.server import Server
 from fencelock.engines.postgresql.urls import Target, target_of
 from fencelock.engines.postgresql.wire import Wire
-from fencelock.engines.sql.options import heartbeat_of
 from fencelock.engines.sql.requests import standing_of
 from fencelock.engines.sql.rows import RowsEngine, row_traits
-from fencelock.engines.sql.sessions import SessionsEngine, session_traits
+from fencelock.engines.sql.sessions import SessionsEngine, heartbeat_of, session_traits
 from fencelock.io.contract import IO
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
 from fencelock.core.errors import EngineError
+from fencelock.core.url import Url
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.sql.interruptible import input_poll
 from fencelock.engines.sql.requests import Request
@@ -88,3 +90,14 @@ class Errors(NamedTuple):
 def client_closed() -> RequestFailed:
     """The error for a request of a client that was closed."""
     return RequestFailed("the client was closed: make a new one", "not applied")
+
+
+def identifier_of(url: Url, option: str, default: str, max_length: int) -> str:
+    """An option that becomes a part of unquoted SQL names: `schema` or `prefix`."""
+    text = url.options.get(option, default)
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", text) or len(text) > max_length:
+        raise ValueError(
+            f"{url}: option {option} must be lower-case letters, digits and underscores, at most "
+            f"{max_length} of them, not {text!r}"
+        )
+    return text

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Generic
 
 from fencelock.core.ticket import Departure, Owner, Place, Standing, Ticket
+from fencelock.core.url import Url
 from fencelock.engines.contract import Traits
 from fencelock.engines.failure import RequestFailed, translated
 from fencelock.engines.sql.database import Errors, Server, W, client_closed
@@ -37,6 +38,14 @@ def session_traits(copy: str) -> Traits:
         clock="none: a lock lasts as long as its connection",
         fenced_while_waiting=False,
     )
+
+
+def heartbeat_of(url: Url) -> float:
+    """The option `heartbeat`: how often the engine checks that sessions live, in seconds."""
+    heartbeat = url.seconds("heartbeat", 10.0)
+    if not 0.05 <= heartbeat <= 3600:
+        raise ValueError(f"{url}: option heartbeat must be from 0.05 to 3600 seconds")
+    return heartbeat
 
 
 class _Session(Generic[W]):

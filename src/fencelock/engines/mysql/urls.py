@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from fencelock.core.url import Url
 from fencelock.engines.mysql.schema import PREFIX
 from fencelock.engines.sql.database import identifier_of
+from fencelock.engines.tls import tls_with_files
 
 OPTIONS = ("prefix", "connections", "socket", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
@@ -62,13 +63,8 @@ def _ssl(url: Url) -> ssl.SSLContext | None:
         if certificates:
             raise ValueError(f"{url}: {certificates[0]} is of no use with sslmode=disable")
         return None
-    try:
-        context = ssl.create_default_context(cafile=url.file("sslrootcert"))
-        context.check_hostname = mode == "verify-full"
-        if mode == "require":
-            context.verify_mode = ssl.CERT_NONE
-        if (certificate := url.file("sslcert")) is not None:
-            context.load_cert_chain(certificate, url.file("sslkey"))
-    except OSError as error:  # an ssl.SSLError among them
-        raise ValueError(f"{url}: can't use its certificates: {error}") from error
+    context = tls_with_files(url, *OPTIONS[4:])
+    context.check_hostname = mode == "verify-full"
+    if mode == "require":
+        context.verify_mode = ssl.CERT_NONE
     return context

@@ -11,13 +11,12 @@ from typing import Any
 from fencelock.engines.sql.interruptible import InterruptibleWait, input_poll, interrupt, settle
 
 
-class BlockingSocketWait:
+class BlockingSocketWait(InterruptibleWait):
     """Waits for one socket and blocks the thread."""
 
     def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
+        super().__init__(descriptor)
         self._input = input_poll(descriptor)
-        self._long_wait = InterruptibleWait(descriptor)
 
     async def readable(self, timeout: float) -> bool:
         """Wait until there is something to read (True), or for `timeout` seconds (False)."""
@@ -30,15 +29,7 @@ class BlockingSocketWait:
 
     async def readable_or_interrupted(self, timeout: float) -> bool:
         """Like `readable`, for long waits: `interrupt` ends it, too (False)."""
-        return self._long_wait.wait(timeout)
-
-    def interrupt(self) -> None:
-        """End a `readable_or_interrupted`, if there is one. From any thread."""
-        self._long_wait.interrupt()
-
-    def close(self) -> None:
-        """Call this when the socket is closed."""
-        self._long_wait.close()
+        return self.wait(timeout)
 
     @staticmethod
     async def resolve(host: str, port: int, timeout: float) -> list[str]:

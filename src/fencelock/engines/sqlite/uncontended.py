@@ -19,6 +19,9 @@ from fencelock.engines.sqlite.statements import SQL
 
 Execute = Callable[..., Any]
 
+# Looked up once: every uncontended lock needs both.
+_TAKE, _GIVE_BACK = SQL["take"], SQL["give_back"]
+
 pack_owner = lru_cache(maxsize=16)(Owner.pack)
 
 
@@ -31,7 +34,7 @@ def take(execute: Execute, ticket: Ticket, now: int) -> Standing | None:
     expires = now + int(ttl * 1e6)
     row = name, fence, id, pack_owner(owner), now, expires, group or None, weight, permits
     try:
-        taken = execute(SQL["take"], row).connection.changes()
+        taken = execute(_TAKE, row).connection.changes()
     except apsw.BusyError:
         return None
     # `tuple.__new__` avoids the constructor of named tuples, which is written in Python.
@@ -49,7 +52,7 @@ def renew(execute: Execute, ticket: Ticket, now: int) -> int:
 def give_back(execute: Execute, ticket: Ticket, now: int) -> bool:
     """Release an uncontended ticket. Returns False if `Operations.leave` must look, or the file is busy."""
     try:
-        given: int = execute(SQL["give_back"], (ticket.name, ticket.id, now)).connection.changes()
+        given: int = execute(_GIVE_BACK, (ticket.name, ticket.id, now)).connection.changes()
     except apsw.BusyError:
         return False
     return given > 0

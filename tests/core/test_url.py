@@ -194,3 +194,11 @@ def test_unknown_options_are_refused() -> None:
     with pytest.raises(ValueError, match="known options: none"):
         url.only()
     url.only("tiemout")
+
+
+def test_a_file_in_an_option_is_relative_to_the_folder_of_the_url() -> None:
+    url = Url.parse("rediss://localhost?ca=ca.pem&cert=/etc/cert.pem")
+    assert url.file("ca") == "ca.pem"
+    assert url._replace(folder="/srv").file("ca") == "/srv/ca.pem"
+    assert url._replace(folder="/srv").file("cert") == "/etc/cert.pem"
+    assert url.file("key") is None

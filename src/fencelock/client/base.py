@@ -11,8 +11,8 @@ from fencelock.client.options import KnowsOptions
 from fencelock.core.errors import UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, Owner, Share
-from fencelock.engines.contract import NO_SHARING, Guarantee, Traits
-from fencelock.engines.registry import open_engine
+from fencelock.engines.contract import NO_SHARING, Engine, Guarantee, Traits
+from fencelock.engines.registry import opener_of
 from fencelock.io.contract import IO
 from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
@@ -49,8 +49,8 @@ class BaseClient:
         purpose: Guarantee = "efficiency",
     ) -> None:
         owner = _owner(label)
-        where = default_url() if url is None else url
-        self._contexts = Contexts(partial(_open, where, self._new_io))
+        opener = _opener_of(default_url() if url is None else url)
+        self._contexts = Contexts(partial(_new_context, opener, self._new_io))
         self._check_ttl = self.traits.check_ttl
         self._defaults = LockOptions(owner, None if ttl is None else self._check_ttl(ttl))
         """The options of a lock for which the caller gives none."""
@@ -146,14 +146,17 @@ class BaseClient:
             raise Unsupported(NO_SHARING)
 
 
-def _open(url: str | Routes, new_io: Callable[[], IO]) -> Context:
-    """A new context for this URL."""
-    io = new_io()
+def _opener_of(url: str | Routes) -> Callable[[IO], Engine]:
     if isinstance(url, str):
-        return Context(open_engine(url, io), io)
-    from fencelock.engines.routing import open_routed  # few programs need it
+        return opener_of(url)
+    from fencelock.engines.routing import routed_opener_of  # few programs need it
 
-    return Context(open_routed(url, io, open_engine), io)
+    return routed_opener_of(url)
+
+
+def _new_context(opener: Callable[[IO], Engine], new_io: Callable[[], IO]) -> Context:
+    io = new_io()
+    return Context(opener(io), io)
 
 
 def _owner(label: str) -> Owner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from posixpath import join
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -23,6 +24,8 @@ class Url(NamedTuple):
     password: str | None
     path: str
     options: dict[str, str]
+    folder: str = ""
+    """Relative paths in this URL begin in this folder. "": in the working folder."""
 
     @classmethod
     def parse(cls, text: str) -> Url:
@@ -89,6 +92,18 @@ class Url(NamedTuple):
             if option not in known:
                 listing = ", ".join(known) if known else "none"
                 raise ValueError(f"{self}: unknown option {option!r}; known options: {listing}")
+
+    def file(self, option: str) -> str | None:
+        """The path in an option that names a file, or None if the option is not given."""
+        path = self.options.get(option)
+        return None if path is None else join(self.folder, path)
+
+    def number(self, option: str, default: int, most: int) -> int:
+        """The value of an option that is a whole number from 1 to `most`."""
+        text = self.options.get(option, str(default))
+        if not (text.isascii() and text.isdigit() and 0 < int(text) <= most):
+            raise ValueError(f"{self}: option {option} must be a whole number from 1 to {most}")
+        return int(text)
 
     def seconds(self, option: str, default: float) -> float:
         """The value of an option that is a number of seconds."""

@@ -1,18 +1,19 @@
 """The specification of an engine: a leased, ordered queue of tickets per name.
 
-This file and `core/admission.py` are all one needs to know in order to write an engine or to trust
-one. `core/queue.py` is the same thing as a runnable model, and the conformance suite holds every
-engine to it.
+To write an engine, or to trust an engine, you need only this file and `core/admission.py`. `core/queue.py`
+is the same specification as a program that runs. The conformance suite compares every engine with it.
 
-Rules that hold for every operation:
+Rules for every operation:
 
-- **Idempotent by id.** A request whose reply was lost can be sent again and means the same thing.
-- **One round trip**, and no more work as the queue grows, beyond a logarithm.
-- **Within `timeout` seconds** it answers or raises `EngineError`, whose `outcome` is "not applied"
-  only if the engine can't have acted. It never retries behind the caller's back.
-- **Time is the engine's**: a ticket expires `ttl` seconds after the engine last heard of it, and
-  never sooner than was promised before: a late request with a shorter ttl takes no time away.
-- **Cancelled at any await**, it leaves no connection and no task behind; the caller then sends `leave`.
+- **Idempotent by id.** If a reply was lost, the caller sends the request again, and it means the same thing.
+- **One round trip.** As the queue grows, the work grows with its logarithm at most.
+- **A time limit.** Within `timeout` seconds the operation answers, or raises `EngineError`. The error's
+  `outcome` is "not applied" only if the engine can't have acted. A request that may have been applied is
+  never sent again without the caller.
+- **The engine's time.** A ticket expires `ttl` seconds after the engine last heard of it, and never sooner
+  than promised before: a late request with a shorter ttl takes no time away.
+- **Cancellation at any await.** The operation leaves no connection and no task behind. The caller then
+  sends `leave`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 
 NO_SHARING = (
-    "this engine has the mutex only. Read-write locks and semaphores need one that keeps a queue: "
+    "this engine has the mutex only. Read-write locks and semaphores need an engine with a queue: "
     "sqlite://, redis://, etcd://, zookeeper://, postgresql:// or mysql://"
 )
 
@@ -39,37 +40,39 @@ Guarantee = Literal["efficiency", "correctness"]
 
 
 class Traits(NamedTuple):
-    """What an engine can and can't promise. Tests skip, and users are refused, by these alone."""
+    """What an engine promises, and what it does not. Only these decide which tests are skipped for it, and
+    which requests of a user are refused."""
 
     guarantee: Guarantee
-    """*efficiency*: now and then two holders are possible. *correctness*: only a paused one, and fenced,
-    under the `condition`."""
+    """*efficiency*: now and then a lock has two holders. *correctness*: only a paused holder may still
+    believe that it holds, and its fence is older; under the `condition`."""
     fencing: str
-    """What keeps fences growing, and what could make them fall."""
+    """What makes fences grow, and what could make them fall."""
     clock: str
     """Whose clock decides that a ticket has expired."""
     fifo: bool = True
+    """Whether tickets are admitted in the order in which they came."""
     push: bool = True
-    """Whether a waiter is woken by the release itself."""
+    """Whether a release wakes the next waiter. If not, waiters ask again and again."""
     supports_sharing: bool = False
-    """Whether tickets of one group can hold together, as readers and the holders of a semaphore do."""
+    """Whether tickets of one group can hold together, as for readers and semaphores."""
     supports_notes: bool = False
-    """Whether it can note something down for a name that outlives those who hold it."""
+    """Whether the engine can store a note for a name. The note outlives the holder."""
     accepts_floor: bool = True
-    """Whether a newcomer's fence can be lifted above a given one, or the engine numbers by itself."""
+    """Whether a new ticket's fence is above the ticket's floor. If not, the engine numbers by itself."""
     cross_process: bool = True
-    """Whether two processes that open the same URL meet."""
+    """Whether two processes that open the same URL share the locks."""
     max_overstay: float = 0.0
-    """Seconds that a dead ticket may outlive its ttl if nobody watched it."""
+    """Seconds for which a dead ticket may stay after its ttl, if no client watched it."""
     heartbeat: float | None = None
-    """If set, nothing expires: a lock lasts as long as its connection, which is asked this often, in
-    seconds, whether it lives. A stopped holder keeps the lock."""
+    """If set, nothing expires: a lock lasts as long as its connection, and a stopped holder keeps the lock.
+    The client checks its connections each time so many seconds have passed."""
     fenced_while_waiting: bool = True
-    """Whether those who wait have their fence already. If not, they wait in a queue of the server's own:
-    the fence comes with the admission, and of that they hear a moment later."""
+    """Whether a waiter has its fence already. If not, it waits in a queue of the server's own: it gets its
+    fence when it is admitted, and hears of that a moment later."""
     condition: str = ""
-    """What *correctness* rests on, besides clocks whose rates differ by less than 1 %: goes on after "as long
-    as". Empty if on nothing else, and for *efficiency*."""
+    """What *correctness* depends on, besides clocks whose rates differ by less than 1 %. The text follows
+    the words "as long as". It is empty if there is nothing else, and for *efficiency*."""
 
     @property
     def leases_expire(self) -> bool:
@@ -78,12 +81,12 @@ class Traits(NamedTuple):
 
     @property
     def default_ttl(self) -> float:
-        """The ttl if none is asked for. Without expiry: how long to trust a connection that does not
-        answer, which is three heartbeats, as tickets are renewed at a third of their ttl."""
+        """The ttl if the caller gives none. Without expiry: how long to trust a connection that does not
+        answer. That is three heartbeats, because tickets are renewed after a third of their ttl."""
         return DEFAULT_TTL if self.heartbeat is None else 3 * self.heartbeat
 
     def check_ttl(self, ttl: float) -> float:
-        """The ttl as a float, or an error that says what a ttl must be; not every engine has one."""
+        """Return the ttl as a float, or raise an error that says what a ttl must be."""
         if self.heartbeat is not None:
             raise Unsupported(
                 "locks of this engine last as long as their connection, so there is no ttl: leave it "
@@ -99,21 +102,21 @@ class Engine(ABC):
 
     @abstractmethod
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
-        """Join the queue and learn where one stands; if already in it, renew and look again.
+        """Put a ticket into the queue, and answer where it stands. If it is in the queue already, renew it.
 
-        A newcomer gets a fence above all earlier ones of this name and, if the engine accepts a floor, above
-        the ticket's floor. With `if_free` it joins only if it is admitted at once, else the answer is
-        REFUSED. Expired tickets ahead are taken out. A ttl that it can't keep is
-        `Unsupported`, with the longest one that it can; then the ticket did not join.
+        A new ticket gets a fence above all earlier fences of this name. If the engine accepts a floor, the
+        fence is also above the ticket's floor. With `if_free` the ticket joins only if it is admitted at
+        once; otherwise the answer is REFUSED. Expired tickets ahead are taken out. If the engine can't keep
+        so long a ttl, it raises `Unsupported` with the longest possible ttl, and the ticket does not join.
 
-        One that is in the queue already gets its owner replaced by the one given. Its share stays as it
-        is, except that one that holds alone may go over to a group: that is how a writer turns reader.
+        If the ticket is in the queue already, the given owner replaces its owner. Its share does not change,
+        with one exception: a ticket that holds alone may join a group. That is how a writer turns reader.
         """
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:
-        """Join several queues, each as with `if_free`, in one round trip if the engine can.
+        """Put tickets into several queues, each as with `if_free`, in one round trip if the engine can.
 
-        From the first that is REFUSED on, the rest may be REFUSED without having been asked for.
+        After the first REFUSED the engine may answer REFUSED for all the rest without trying them.
         """
         standings: list[Standing] = []
         for ticket in tickets:
@@ -124,69 +127,70 @@ class Engine(ABC):
 
     @abstractmethod
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        """Extend many tickets, holding or waiting, in one round trip; GONE for one that is not there,
-        None for one whose part of the engine did not answer.
+        """Extend many tickets, holding or waiting, in one round trip.
 
-        Never brings a ticket back, so that a renewal that arrives after the release does no harm.
+        The answer is GONE for a ticket that is not in its queue, and None for a ticket whose part of the
+        engine did not answer. A renewal never brings a ticket back, so it does no harm after the release.
         """
 
     @abstractmethod
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
-        """Take out this very ticket, and wake exactly those whom this admits. False: it was not there.
+        """Take this ticket out of the queue, and wake exactly the waiters that this admits.
 
-        If it held alone, `departure` says whether the next one finds the name abandoned. Those who share
-        a name leave it as they found it: the end of one, whatever it was, says nothing about the others.
+        Returns False if the ticket was not there. If it held alone, `departure` says whether the next holder
+        finds the name abandoned. A ticket that shares a name does not change that: its end says nothing
+        about the work of the other holders.
         """
 
     @abstractmethod
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        """After `enter` answered WAITING: sleep until woken or until a moment of the io's clock.
+        """After `enter` has answered WAITING: sleep until a wake-up, or until a moment of the io's clock.
 
-        The standing, if the wake-up carried it; None means: look again. A lost wake-up is not an
-        error (the caller looks again in time), a broken connection is: `EngineError`.
+        Returns the standing if the wake-up contains it. None means: look again. A lost wake-up is no error,
+        because the caller looks again in time. A broken connection is one: `EngineError`.
         """
 
     def unpark(self, ticket: Ticket) -> None:  # noqa: B027 - many engines keep nothing
-        """Drop what `enter` kept for a `park` that will not come. Never blocks."""
+        """Drop what `enter` has kept for `park`, because the caller will not park any more. Never blocks."""
 
-    def interrupt(self, ticket: Ticket) -> None:  # noqa: B027 - whose park looks often needs none
-        """Make a `park` of this client come back soon: with None, or an `EngineError` if it must be.
+    def interrupt(self, ticket: Ticket) -> None:  # noqa: B027 - an engine that polls needs none
+        """Make the `park` of this ticket return soon: with None, or with an `EngineError` if necessary.
 
-        Called from any thread, never blocks, and does nothing if nobody parks with this ticket.
+        Any thread may call this. It never blocks, and does nothing if no caller parks with this ticket.
         """
 
     async def remember(self, ticket: Ticket, text: str, *, keep: float, timeout: float) -> bool:
-        """Note something down for a name, for so many seconds by the engine's clock; replaces what was there.
+        """Store a note for a name, for `keep` seconds of the engine's clock. It replaces the last note.
 
-        Only if this ticket holds the name at that moment, else False and nothing is changed. For engines
-        with the trait `supports_notes`; so is `recall`.
+        Returns False and changes nothing if this ticket does not hold the name at that moment. Only engines
+        with the trait `supports_notes` have `remember` and `recall`.
         """
         raise NotImplementedError
 
     async def recall(self, name: str, *, timeout: float) -> str | None:
-        """What was noted down for a name, unless its time is up."""
+        """The note of a name. None if there is none, or if its time is over."""
         raise NotImplementedError
 
     @abstractmethod
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
-        """Who holds and who waits, the first `limit` waiters listed, at one moment."""
+        """The holders and the first `limit` waiters of a name, at one moment."""
 
     @abstractmethod
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        """The names that are held or waited for and match a pattern, sorted. May cost a full scan."""
+        """The names with a holder or a waiter that match a pattern, sorted. This may scan everything."""
 
     @abstractmethod
     async def evict(self, name: str, *, timeout: float) -> bool:
-        """Take out all who hold; one that held alone counts as lost. False: there was none.
+        """Take out all holders. Returns False if there was none.
 
-        Once it has answered, the name is free of them.
+        A ticket that held alone counts as lost. When the answer comes, no evicted ticket holds any more.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Give back connections. Tickets stay as they are."""
+        """Close all connections. The tickets stay as they are."""
 
     def abandon(self) -> None:  # noqa: B027 - most engines have nothing that goes on by itself
         """The event loop has ended before `close`. End what goes on without it, such as threads.

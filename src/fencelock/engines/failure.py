@@ -14,11 +14,15 @@ T = TypeVar("T")
 
 
 class RequestFailed(Exception):
-    """A request got no usable answer. `outcome` says whether the server may have applied it."""
+    """A request got no usable answer. `outcome` says whether the server may have applied it.
 
-    def __init__(self, message: str, outcome: Outcome) -> None:
+    `code` is the server's own error code, for engines that look at it.
+    """
+
+    def __init__(self, message: str, outcome: Outcome, code: str = "") -> None:
         super().__init__(message)
         self.outcome: Outcome = outcome
+        self.code = code
 
 
 def translated(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -24,9 +27,9 @@ _BUILT_IN = {
     "memory": ("fencelock.engines.memory", "open_memory", None),
     "sqlite": ("fencelock.engines.sqlite.engine", "open_sqlite", None),
     "mysql": ("fencelock.engines.mysql.engine", "open_mysql", "mysql"),
-    "mysql+getlock": ("fencelock.engines.mysql.getlock", "open_getlock", "mysql"),
+    "mysql+getlock": ("fencelock.engines.mysql.engine", "open_getlock", "mysql"),
     "postgresql": ("fencelock.engines.postgresql.engine", "open_postgresql", "postgres"),
-    "postgresql+advisory": ("fencelock.engines.postgresql.advisory", "open_advisory", "postgres"),
+    "postgresql+advisory": ("fencelock.engines.postgresql.engine", "open_advisory", "postgres"),
     "redis": ("fencelock.engines.redis.opening", "open_redis", "redis"),
     "rediss": ("fencelock.engines.redis.opening", "open_redis", "redis"),
     "redis+sentinel": ("fencelock.engines.redis.opening", "open_redis", "redis"),
@@ -45,10 +48,21 @@ _PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
 """The packages of modules that have another name than their package."""
 
 
-def open_engine(text: str, io: IO) -> Engine:
-    """The engine for a URL. Opening does no I/O."""
+def opener_of(text: str) -> Callable[[IO], Engine]:
+    """Parse a URL, and return the function that opens its engine. Opening does no I/O.
+
+    A client opens its engine again after a fork and in another event loop. The program may have changed its
+    working folder by then: a relative path in the URL still means the same file.
+    """
     url = Url.parse(text)
-    return _opener(url)(url, io)
+    with suppress(FileNotFoundError):  # the working folder was deleted; most URLs need none
+        url = url._replace(folder=os.getcwd())
+    return partial(_opener(url), url)
+
+
+def open_engine(text: str, io: IO) -> Engine:
+    """The engine for a URL."""
+    return opener_of(text)(io)
 
 
 def _opener(url: Url) -> Opener:
@@ -86,8 +100,6 @@ def schemes() -> list[str]:
 
 def _offered() -> Iterable[EntryPoint]:
     """The engines that other packages offer."""
-    from importlib.metadata import (
-        entry_points,
-    )  # slow to import, and rarely needed
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
 
     return entry_points(group=GROUP)

@@ -14,29 +14,34 @@ from fencelock.core.errors import EngineError
 from fencelock.core.names import matches
 from fencelock.core.ticket import Departure, Inspection, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
+from fencelock.engines.registry import opener_of
 from fencelock.io.contract import IO
 
 Routes = Mapping[str, str | Sequence[str]]
 """A URL for each pattern. The first pattern that matches a name counts. A hash chooses among several URLs."""
 
 
-def open_routed(routes: Routes, io: IO, open_one: Callable[[str, IO], Engine]) -> RoutedEngine:
-    """The engine for a table of routes. A URL that occurs twice is one engine."""
+def routed_opener_of(routes: Routes) -> Callable[[IO], RoutedEngine]:
+    """The function that opens the engine for a table of routes. A URL that occurs twice is one engine."""
     if not hasattr(routes, "items"):
         raise TypeError('give a URL, or a dict of patterns and URLs: {"order:*": url, "*": url}')
     if not routes or list(routes)[-1] != "*":
         raise ValueError('the last route must be "*", so that every name has an engine')
-    opened: dict[str, Engine] = {}
-    table = []
-    for pattern, given in routes.items():
-        urls = [given] if isinstance(given, str) else list(given)
+    table = [
+        (pattern, [given] if isinstance(given, str) else list(given))
+        for pattern, given in routes.items()
+    ]
+    for pattern, urls in table:
         if not urls:
             raise ValueError(f"the route {pattern!r} has no URL")
-        for url in urls:
-            if url not in opened:
-                opened[url] = open_one(url, io)
-        table.append((pattern, [opened[url] for url in urls]))
-    return RoutedEngine(table, list(opened.values()), io)
+    openers = {url: opener_of(url) for _, urls in table for url in urls}
+
+    def open_routed(io: IO) -> RoutedEngine:
+        engines = {url: opener(io) for url, opener in openers.items()}
+        parts = [(pattern, [engines[url] for url in urls]) for pattern, urls in table]
+        return RoutedEngine(parts, list(engines.values()), io)
+
+    return open_routed
 
 
 class RoutedEngine(Engine):

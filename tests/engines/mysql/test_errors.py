@@ -171,7 +171,7 @@ async def test_logs_have_no_secrets(
         ("localhost/db?socket=/run/x", "a host or a socket"),
         ("localhost/db?sslmode=maybe", "option sslmode"),
         ("localhost/db?sslmode=disable&sslrootcert=x", "of no use"),
-        ("localhost/db?sslrootcert=/nowhere", "certificates"),
+        ("localhost/db?sslrootcert=/nowhere", "certificate files"),
     ],
 )
 def test_urls_that_make_no_sense(rest: str, complaint: str) -> None:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from fencelock.core.ticket import Owner, Ticket
-from fencelock.engines.sql.failure import DatabaseFailed
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.sql.listener import Listener
 from fencelock.io.blocking import BlockingIO, run
 from fencelock.io.contract import Event
@@ -72,7 +72,7 @@ def test_a_wake_up_before_the_waiter_sleeps() -> None:
 
 @pytest.mark.parametrize(
     "failure",
-    [DatabaseFailed("the server hung up", "unknown"), OSError("an unexpected error")],
+    [RequestFailed("the server hung up", "unknown"), OSError("an unexpected error")],
 )
 def test_its_failure_wakes_all_waiters(failure: Exception) -> None:
     listener = FakeListener()
@@ -83,7 +83,7 @@ def test_its_failure_wakes_all_waiters(failure: Exception) -> None:
     def sleep() -> None:
         try:
             heard.append(run(listener.sleep("id", 60)))
-        except DatabaseFailed as error:
+        except RequestFailed as error:
             heard.append(error)
 
     sleeper = threading.Thread(target=sleep)
@@ -121,5 +121,5 @@ def test_closed_for_good() -> None:
     listener = FakeListener()
     run(listener.start(5))
     run(listener.close())
-    with pytest.raises(DatabaseFailed, match="the client was closed"):
+    with pytest.raises(RequestFailed, match="the client was closed"):
         run(listener.start(5))

@@ -4,13 +4,14 @@ import asyncio
 
 import pytest
 
-from fencelock.engines.sql.failure import DatabaseFailed
+from fencelock.engines.failure import RequestFailed
+from fencelock.engines.sql.database import Wire
 from fencelock.engines.sql.pool import Pool
 from fencelock.io.asyncio import AsyncioIO
 from tests.waiting import within
 
 
-class FakeWire:
+class FakeWire(Wire):
     def __init__(self) -> None:
         self.broken = False
         self.cut = False
@@ -18,6 +19,15 @@ class FakeWire:
 
     async def call(self, request: object, timeout: float) -> list[str]:
         return []
+
+    async def begin(self, request: object, timeout: float) -> None:
+        raise NotImplementedError
+
+    async def answered(self, timeout: float) -> bool:
+        raise NotImplementedError
+
+    def interrupt(self) -> None:
+        raise NotImplementedError
 
     def is_cut(self) -> bool:
         return self.cut
@@ -97,7 +107,7 @@ async def test_a_caller_cancelled_while_it_connects_lets_the_next_connect(
 
 async def test_all_were_busy(pool: Pool[FakeWire]) -> None:
     wire = await pool.take(5)
-    with pytest.raises(DatabaseFailed, match="all 1 connections of this client were busy"):
+    with pytest.raises(RequestFailed, match="all 1 connections of this client were busy"):
         await pool.take(0.01)
     pool.give(wire)
     assert await pool.take(5) is wire
@@ -117,7 +127,7 @@ async def test_closed_while_a_caller_waits(pool: Pool[FakeWire]) -> None:
     one, cancelled = await waiting(pool), await waiting(pool)
     pool.close()
     cancelled.cancel()
-    with pytest.raises(DatabaseFailed, match="the client was closed"):
+    with pytest.raises(RequestFailed, match="the client was closed"):
         await within(one)
     with pytest.raises(asyncio.CancelledError):
         await cancelled
@@ -132,7 +142,7 @@ async def test_closed_while_a_caller_connects(pool: Pool[FakeWire], server: Fake
     await asyncio.sleep(0)
     pool.close()
     server.ready.set()
-    with pytest.raises(DatabaseFailed, match="the client was closed"):
+    with pytest.raises(RequestFailed, match="the client was closed"):
         await one
     assert server.wires[0].closed
     assert pool._open == 0

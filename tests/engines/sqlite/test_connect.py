@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -71,6 +72,44 @@ def test_a_relative_path_stays_where_it_was(
         assert list(tmp_path.iterdir()) == [], "nothing is made before the first use"
         client.names()
     assert (tmp_path / "some" / "locks here.db").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.parametrize("where", ["sqlite:///locks.db", {"*": "sqlite:///locks.db"}])
+def test_a_relative_path_names_the_same_file_after_a_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with fencelock.Client(where) as client, client.lock("x") as lease:
+        monkeypatch.chdir(_folder(tmp_path))
+        seen = in_fork(lambda: str(client.inspect("x").holders[0].fence))
+    assert seen == str(lease.fence)
+
+
+@pytest.mark.parametrize("where", ["sqlite:///locks.db", {"*": "sqlite:///locks.db"}])
+def test_a_relative_path_names_the_same_file_in_another_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    client = fencelock.AsyncClient(where)
+
+    async def use(seen: list[int]) -> None:
+        async with client.lock("x"):
+            seen.extend(holder.fence for holder in (await client.inspect("x")).holders)
+
+    fences: list[int] = []
+    asyncio.run(use(fences))
+    elsewhere = _folder(tmp_path)
+    monkeypatch.chdir(elsewhere)
+    asyncio.run(use(fences))
+    assert list(elsewhere.iterdir()) == []
+    assert len(fences) == 2
+
+
+def _folder(parent: Path) -> Path:
+    folder = parent / "elsewhere"
+    folder.mkdir()
+    return folder
 
 
 @pytest.mark.parametrize(

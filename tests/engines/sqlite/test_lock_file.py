@@ -15,7 +15,7 @@ import pytest
 
 import fencelock
 from fencelock.engines.sqlite import connect, operations
-from fencelock.engines.sqlite.statements import GIVE_BACK, TAKE
+from fencelock.engines.sqlite.statements import SQL
 from tests.engines.sqlite.elsewhere import in_namespace
 from tests.waiting import eventually
 
@@ -183,7 +183,7 @@ def test_an_interrupted_transaction_leaves_nothing_open(
     assert client.lock("x").try_acquire()
 
 
-@pytest.mark.parametrize("statement", [TAKE, GIVE_BACK])
+@pytest.mark.parametrize("statement", [SQL["take"], SQL["give_back"]])
 def test_an_interruption_after_a_statement_leaves_nothing_behind(
     client: fencelock.Client, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:

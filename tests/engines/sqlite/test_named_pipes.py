@@ -19,7 +19,7 @@ import pytest
 import fencelock
 from fencelock.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
 from fencelock.engines.sqlite.admission import WakeUp
-from fencelock.engines.sqlite.lock_file import LockFile
+from fencelock.engines.sqlite.lock_file import ONE_STATEMENT, LockFile
 from fencelock.engines.sqlite.named_pipes import Pipes
 from fencelock.io.blocking import run
 from fencelock.primitives.waiting import new_id
@@ -45,13 +45,13 @@ def client(url: str) -> Iterator[fencelock.Client]:
 
 @contextmanager
 def counted(client: Any) -> Iterator[Counter[str]]:
-    """Count a client's transactions by operation."""
+    """Count a client's transactions by operation, without the single statements of uncontended tickets."""
     seen: Counter[str] = Counter()
     file: LockFile = client._context.engine._file
     transact = file.transact
 
     def counting(begin: str, deadline: float, name: str | None, act: Any, *args: Any) -> Any:
-        seen[act.__name__] += 1
+        seen[act.__name__] += begin != ONE_STATEMENT
         return transact(begin, deadline, name, act, *args)
 
     file.transact = counting  # type: ignore[method-assign]
@@ -84,7 +84,7 @@ def test_a_wait_is_one_look_and_one_push(client: fencelock.Client, url: str) -> 
             child.call("release")
             thread.join(30)
         assert got[0].fence > held["fence"]
-        assert seen == {"enter": 1}
+        assert +seen == {"enter": 1}
         got[0].release()
 
 
@@ -99,7 +99,7 @@ async def test_a_wait_in_a_task_is_one_look_and_one_push(
             lease.release()
             got = await within(waiter)
         assert got.fence > lease.fence
-        assert seen == {"enter": 1}
+        assert +seen == {"enter": 1}
         await got.release()
 
 

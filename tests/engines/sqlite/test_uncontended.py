@@ -13,7 +13,7 @@ import pytest
 import fencelock
 from fencelock.core.ticket import ALONE, READING, Departure, Owner, Place, Share, Standing, Ticket
 from fencelock.engines.sqlite import operations
-from fencelock.engines.sqlite.statements import GIVE_BACK, SQL, TAKE
+from fencelock.engines.sqlite.statements import SQL
 from fencelock.engines.sqlite.uncontended import give_back, take
 from tests.engines.sqlite.bare_file import NAME, OWNER, BareFile, executed
 
@@ -197,12 +197,12 @@ def test_one_statement_is_used_unless_the_last_ticket_had_to_wait(
 
         other._context.engine._file._connection.exec_trace = note  # type: ignore[attr-defined]
         assert other.lock("x").try_acquire() is None
-        assert TAKE not in seen
+        assert SQL["take"] not in seen
         lease.release()
         other.lock("x").acquire().release()
         seen.clear()
         other.lock("x").acquire().release()
-        assert seen == [TAKE, GIVE_BACK]
+        assert seen == [SQL["take"], SQL["give_back"]]
 
 
 def test_where_the_file_is_busy_for_longer_than_the_ttl_nobody_dies(

@@ -1,36 +1,27 @@
-"""The MySQL and MariaDB engine: lease rows, one procedure call per operation."""
+"""The engines on MySQL and MariaDB: over lease rows, and over the server's own GET_LOCK."""
 
 from __future__ import annotations
 
 from fencelock.core.url import Url
-from fencelock.engines.contract import Traits
 from fencelock.engines.mysql.errors import ERRORS
 from fencelock.engines.mysql.listener import Listener
-from fencelock.engines.mysql.requests import RowRequests
+from fencelock.engines.mysql.requests import RowRequests, SessionRequests
 from fencelock.engines.mysql.server import Server
 from fencelock.engines.mysql.urls import Target, target_of
 from fencelock.engines.mysql.wire import Wire
-from fencelock.engines.sql.rows import RowsEngine
+from fencelock.engines.sql.rows import RowsEngine, row_traits
+from fencelock.engines.sql.sessions import SessionsEngine, heartbeat_of, session_traits
 from fencelock.io.contract import IO
 
 
 class MysqlEngine(RowsEngine[Wire]):
     """Queues in tables of a MySQL or MariaDB database."""
 
-    traits = Traits(
-        guarantee="correctness",
-        fencing=(
-            "max(previous + 1, the server's clock in µs), committed before it is used; falls only if the "
-            "newest commits are lost, as when a lagging replica is promoted, and the clock of the new "
-            "server is behind; a fence may then be given twice, so guards compare (fence, id)"
-        ),
-        clock="the MySQL server's wall clock",
-        supports_sharing=True,
-        supports_notes=True,
-        condition=(
-            "the database is one server that flushes each commit (innodb_flush_log_at_trx_commit = 1), no "
-            "lagging replica is promoted, and the server's wall clock is never set forward"
-        ),
+    traits = row_traits(
+        "MySQL",
+        "replica",
+        condition="the database is one server that flushes each commit (innodb_flush_log_at_trx_commit = 1), "
+        "no lagging replica is promoted, and the server's wall clock is never set forward",
     )
 
     def __init__(self, target: Target, io: IO) -> None:
@@ -40,6 +31,23 @@ class MysqlEngine(RowsEngine[Wire]):
         self._listener = Listener(server, requests, self._ask, io)
 
 
+class GetLockEngine(SessionsEngine[Wire]):
+    """MySQL's own GET_LOCK, which belongs to a session."""
+
+    traits = session_traits("replica")
+
+    def __init__(self, target: Target, heartbeat: float, io: IO) -> None:
+        server = Server(target, io, sessions=True)
+        super().__init__(target.where, io, server, heartbeat, ERRORS)
+        scope = f"{target.settings['database']} {target.prefix}"
+        self._requests = SessionRequests(target.prefix, scope)
+
+
 def open_mysql(url: Url, io: IO) -> MysqlEngine:
     """Open `mysql://user:password@host:3306/database`; see docs/engines/mysql.md."""
     return MysqlEngine(target_of(url), io)
+
+
+def open_getlock(url: Url, io: IO) -> GetLockEngine:
+    """Open `mysql+getlock://user:password@host:3306/database`; see docs/engines/mysql.md."""
+    return GetLockEngine(target_of(url, "heartbeat"), heartbeat_of(url), io)

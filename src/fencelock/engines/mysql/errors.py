@@ -60,8 +60,6 @@ _BY_MESSAGE = {
     "may not create": _SCHEMA,
     "but Fencelock needs": "update the server",
     "sysdate-is-now": "start it without --sysdate-is-now",
-    "connections of this client were busy": "raise ?connections= in the URL",
-    "the client was closed": "make a new one",
     "Packet sequence number wrong": _NOT_MYSQL,
     "an answer that is not MySQL's": _NOT_MYSQL,
     "certificate verify failed": "name the authority that signed its certificate with ?sslrootcert=FILE",

@@ -13,13 +13,14 @@ from typing import ClassVar
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.ticket import Ticket
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.mysql.errors import ERRORS, KILLED
 from fencelock.engines.mysql.requests import RowRequests, get_lock
 from fencelock.engines.mysql.server import Server
 from fencelock.engines.mysql.wire import Wire
 from fencelock.engines.sql import listener
-from fencelock.engines.sql.answers import lines_of
-from fencelock.engines.sql.failure import DatabaseFailed, client_closed
+from fencelock.engines.sql.database import client_closed
+from fencelock.engines.sql.requests import lines_of
 from fencelock.io.contract import IO, Event
 
 _ANSWER_TIMEOUT = 5.0
@@ -66,7 +67,7 @@ class Listener(listener.Listener[Wire]):
                 began = self._io.now()
                 try:
                     await self._sleep_in_server(wire, tickets, pace)
-                except DatabaseFailed:
+                except RequestFailed:
                     if self._io.now() - began < _ANSWER_TIMEOUT:
                         raise
                     # The server was silent, or this process was stopped for a while and the answer is
@@ -85,7 +86,7 @@ class Listener(listener.Listener[Wire]):
         began = self._io.now()
         try:
             answers = await wire.call(request, seconds + _ANSWER_TIMEOUT)
-        except DatabaseFailed as error:
+        except RequestFailed as error:
             if error.code in ERRORS.missing:
                 await self._server.install(wire, _ANSWER_TIMEOUT)
             elif error.code != str(KILLED):

@@ -1,66 +1,37 @@
-"""Builds the requests: calls of procedures in the database, each one round trip."""
+"""How requests look: SQL texts that call procedures. MySQL's drivers prepare nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from fencelock.core.ticket import Departure, Ticket
+from fencelock.core.ticket import Ticket
 from fencelock.engines.mysql.wire import EmptyMeansYes
-from fencelock.engines.sql.answers import to_us
+from fencelock.engines.sql import requests
+from fencelock.engines.sql.requests import to_us
 
 
-class _Requests:
-    """The requests of every engine. They are SQL texts: MySQL's drivers prepare nothing."""
-
+class _Requests(requests.Requests):
     def __init__(self, prefix: str) -> None:
-        self._call = f"CALL {prefix}"
+        self._prefix = prefix
 
-    def inspect(self, name: str, limit: int) -> str:
-        return f"{self._call}_inspect({binary(name)},{limit:d})"
-
-    def names(self) -> str:
-        return f"{self._call}_names()"
-
-    def evict(self, name: str) -> str:
-        return f"{self._call}_evict({binary(name)})"
+    def _call(self, function: str, *values: str | bytes | int) -> str:
+        text = f"CALL {self._prefix}_{function}({','.join(map(literal, values))})"
+        return EmptyMeansYes(text) if function in ("leave", "take_out") else text
 
 
-class RowRequests(_Requests):
+class RowRequests(_Requests, requests.RowRequests):
     """The requests of the engine over lease rows."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(f"{prefix}_v2")
 
-    def enter(self, ticket: Ticket, channel: str, if_free: bool) -> str:
-        free = "1" if if_free else "0"
-        plain = (
-            f"{binary(ticket.name)},{binary(ticket.id)},{to_us(ticket.ttl)},"
-            f"{binary(channel)},{binary(ticket.owner.pack())},{free}"
-        )
-        share, floor = ticket.share, ticket.floor
-        if not share.group and not floor:
-            return f"{self._call}_enter({plain})"
-        sharing = f"{binary(share.group)},{share.weight},{share.permits}"
-        return f"{self._call}_join({plain},{floor + 1},{sharing})"
-
     def renew(self, tickets: Sequence[Ticket]) -> str:
         packed = b"".join(
-            _sized(ticket.name, 4) + _sized(ticket.id, 4) + to_us(ticket.ttl).zfill(16).encode()
+            _sized(ticket.name, 4) + _sized(ticket.id, 4) + b"%016d" % to_us(ticket.ttl)
             for ticket in tickets
         )
-        return f"{self._call}_renew({_literal(packed)})"
-
-    def leave(self, ticket: Ticket, departure: Departure) -> str:
-        procedure = "take_out" if ticket.share.group else "leave"
-        return EmptyMeansYes(f"{self._call}_{procedure}({_departing(ticket, departure)})")
-
-    def remember(self, ticket: Ticket, text: str, keep: float) -> str:
-        values = f"{binary(ticket.name)},{binary(ticket.id)},{binary(text)},{to_us(keep)}"
-        return f"{self._call}_remember({values})"
-
-    def recall(self, name: str) -> str:
-        return f"{self._call}_recall({binary(name)})"
+        return self._call("renew", packed)
 
     def listen(self, tickets: Sequence[Ticket], latch: str, seconds: float) -> str:
         """Sleep in the server until one of the tickets is woken.
@@ -74,51 +45,30 @@ class RowRequests(_Requests):
         packed = b"".join(
             _sized(name, 4) + _sized(",".join(ids), 8) for name, ids in waiting.items()
         )
-        return f"{self._call}_listen({_literal(packed)},{binary(latch)},{seconds:.3f})"
+        return f"CALL {self._prefix}_listen({literal(packed)},{literal(latch)},{seconds:.3f})"
 
 
 def get_lock(name: str) -> str:
     """Take a GET_LOCK for this connection, unless another connection has it."""
-    return f"DO GET_LOCK({binary(name)}, 0)"
+    return f"DO GET_LOCK({literal(name)}, 0)"
 
 
-class SessionRequests(_Requests):
+class SessionRequests(_Requests, requests.SessionRequests):
     """The requests of the engine over GET_LOCK."""
 
     def __init__(self, prefix: str, scope: str) -> None:
         super().__init__(f"{prefix}_v3_session")
         self._scope = scope
 
-    def enter(self, ticket: Ticket, if_free: bool) -> str:
-        return f"{self._call}_enter({self._session(ticket)},{if_free:d})"
-
     def wait(self, ticket: Ticket) -> str:
-        return f"SELECT GET_LOCK({self._hash(ticket)},31536000)"
-
-    def admit(self, ticket: Ticket) -> str:
-        return f"{self._call}_admit({self._session(ticket)})"
+        return f"SELECT GET_LOCK({literal(self._key(ticket))},31536000)"
 
     def renew(self, tickets: Sequence[Ticket]) -> str:
         packed = b"".join(_sized(ticket.name, 4) + _sized(ticket.id, 4) for ticket in tickets)
-        return f"{self._call}_renew({_literal(packed)})"
+        return self._call("renew", packed)
 
-    def rename(self, ticket: Ticket) -> str:
-        values = f"{binary(ticket.name)},{binary(ticket.id)},{binary(ticket.owner.pack())}"
-        return f"{self._call}_rename({values})"
-
-    def leave(self, ticket: Ticket, departure: Departure) -> str:
-        return EmptyMeansYes(f"{self._call}_leave({_departing(ticket, departure)})")
-
-    def end(self, ticket: Ticket, departure: Departure) -> str:
-        return f"{self._call}_end({_departing(ticket, departure)})"
-
-    def _session(self, ticket: Ticket) -> str:
-        owner = binary(ticket.owner.pack())
-        lowest = ticket.floor + 1
-        return f"{binary(ticket.name)},{binary(ticket.id)},{self._hash(ticket)},{owner},{lowest}"
-
-    def _hash(self, ticket: Ticket) -> str:
-        return binary(hash_of(self._scope, ticket.name))
+    def _key(self, ticket: Ticket) -> str:
+        return hash_of(self._scope, ticket.name)
 
 
 def hash_of(scope: str, name: str) -> str:
@@ -129,17 +79,11 @@ def hash_of(scope: str, name: str) -> str:
     return blake2b(f"{scope} {name}".encode(), digest_size=16).hexdigest()
 
 
-def binary(text: str) -> str:
-    """A text as a literal that needs no quoting, in every mode and character set of the server."""
-    return _literal(text.encode())
-
-
-def _literal(value: bytes) -> str:
-    return f"X'{value.hex()}'"
-
-
-def _departing(ticket: Ticket, departure: Departure) -> str:
-    return f"{binary(ticket.name)},{binary(ticket.id)},{departure:d}"
+def literal(value: str | bytes | int) -> str:
+    """A value as SQL. A text needs no quoting this way, in every mode and character set of the server."""
+    if isinstance(value, int):
+        return str(int(value))
+    return f"X'{(value.encode() if isinstance(value, str) else value).hex()}'"
 
 
 def _sized(text: str, digits: int) -> bytes:

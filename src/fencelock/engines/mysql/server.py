@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.mysql.drivers import DriverError, code_and_message
 from fencelock.engines.mysql.errors import LOST, NOT_ALLOWED
-from fencelock.engines.mysql.requests import binary
+from fencelock.engines.mysql.requests import literal
 from fencelock.engines.mysql.schema import MODE, statements
 from fencelock.engines.mysql.urls import Target
 from fencelock.engines.mysql.wire import AsyncioWire, BlockingWire, Wire
-from fencelock.engines.sql.failure import DatabaseFailed
 from fencelock.io import clock
 from fencelock.io.contract import IO
 
@@ -57,14 +57,14 @@ class Server:
         """Open a connection that is ready for use."""
         deadline = clock.now() + timeout
         if timeout <= 0:
-            raise DatabaseFailed("no time was left to connect", "not applied")
+            raise RequestFailed("no time was left to connect", "not applied")
         wire = await self._open(timeout)
         try:
             await self._check(wire, deadline - clock.now())
-        except DatabaseFailed as error:
+        except RequestFailed as error:
             wire.close()
             text = f"{error} (while connecting)"
-            raise DatabaseFailed(text, "not applied", error.code) from error
+            raise RequestFailed(text, "not applied", error.code) from error
         except BaseException:
             wire.close()
             raise
@@ -76,23 +76,23 @@ class Server:
         If the time is too short, the next client goes on where this one stopped.
         """
         deadline = clock.now() + timeout
-        lock = f"SELECT GET_LOCK({binary(_INSTALLING)}, {max(0, int(timeout))})"
+        lock = f"SELECT GET_LOCK({literal(_INSTALLING)}, {max(0, int(timeout))})"
         if await wire.call(lock, timeout) != ["1"]:
-            raise DatabaseFailed("another client is still creating the tables", "not applied")
+            raise RequestFailed("another client is still creating the tables", "not applied")
         prefix = self._target.prefix
         try:
             existing = await wire.call(_EXISTING.format(prefix=prefix), deadline - clock.now())
             for name, statement in statements(prefix, sessions=self._sessions):
                 if name not in existing:
                     await wire.call(statement, deadline - clock.now())
-            await wire.call(f"DO RELEASE_LOCK({binary(_INSTALLING)})", deadline - clock.now())
-        except DatabaseFailed as error:
+            await wire.call(f"DO RELEASE_LOCK({literal(_INSTALLING)})", deadline - clock.now())
+        except RequestFailed as error:
             wire.close()
             why = "are not there, and this user may not create them"
             if error.code not in NOT_ALLOWED:
                 why = "are not complete, and can't be created"
             text = f"the tables and procedures {prefix}_… {why}: {error}"
-            raise DatabaseFailed(text, "not applied") from error  # the code's advice would mislead
+            raise RequestFailed(text, "not applied") from error  # the code's advice would mislead
 
     async def _open(self, timeout: float) -> Wire:
         try:
@@ -101,19 +101,16 @@ class Server:
             code, text = code_and_message(error)
             if code in LOST and "Packet" not in text:
                 text += " while connecting"
-            raise DatabaseFailed(text, "not applied", str(code)) from error
+            raise RequestFailed(text, "not applied", str(code)) from error
         except OSError as error:
             late = isinstance(error, TimeoutError)
             text = f"no answer within {timeout:.3g} s" if late else str(error)
-            raise DatabaseFailed(f"{text} while connecting", "not applied") from error
-        except (
-            RuntimeError,
-            ImportError,
-        ) as error:  # the server's login method needs another package
-            raise DatabaseFailed(str(error), "not applied") from error
+            raise RequestFailed(f"{text} while connecting", "not applied") from error
+        except (RuntimeError, ImportError) as error:  # a login method that needs another package
+            raise RequestFailed(str(error), "not applied") from error
         except Exception as error:  # a driver may raise anything if the server is not MySQL
             text = f"the server sent an answer that is not MySQL's: {error!r}"
-            raise DatabaseFailed(text, "not applied") from error
+            raise RequestFailed(text, "not applied") from error
 
     async def _check(self, wire: Wire, timeout: float) -> None:
         """Set up the session, and check that this server can give correct locks."""
@@ -123,9 +120,9 @@ class Server:
         if found < _OLDEST[product]:
             oldest = ".".join(map(str, _OLDEST[product]))
             text = f"{product} {version}, but Fencelock needs {oldest}"
-            raise DatabaseFailed(text, "not applied")
+            raise RequestFailed(text, "not applied")
         if not clock_moves:
-            raise DatabaseFailed("the server runs with --sysdate-is-now", "not applied")
+            raise RequestFailed("the server runs with --sysdate-is-now", "not applied")
         if flush != 1 and not self._warned:
             self._warned = True
             log.warning(

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from fencelock.core.url import Url
 from fencelock.engines.mysql.schema import PREFIX
-from fencelock.engines.sql.options import connections_of, identifier_of
+from fencelock.engines.sql.database import identifier_of
+from fencelock.engines.tls import tls_with_files
 
 OPTIONS = ("prefix", "connections", "socket", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
@@ -30,7 +31,7 @@ def target_of(url: Url, *more: str) -> Target:
     """Parse a URL. Raises a `ValueError` that says what is wrong with it. `more`: further options."""
     url.only(*OPTIONS, *more)
     prefix = identifier_of(url, "prefix", PREFIX, 31)
-    connections = connections_of(url)
+    connections = url.number("connections", 8, 9999)
     database = url.path.strip("/") or PREFIX
     if "/" in database:
         raise ValueError(f"{url}: name one database, as in {url.scheme}://user@localhost/database")
@@ -62,13 +63,8 @@ def _ssl(url: Url) -> ssl.SSLContext | None:
         if certificates:
             raise ValueError(f"{url}: {certificates[0]} is of no use with sslmode=disable")
         return None
-    try:
-        context = ssl.create_default_context(cafile=url.options.get("sslrootcert"))
-        context.check_hostname = mode == "verify-full"
-        if mode == "require":
-            context.verify_mode = ssl.CERT_NONE
-        if "sslcert" in url.options:
-            context.load_cert_chain(url.options["sslcert"], url.options.get("sslkey"))
-    except OSError as error:  # an ssl.SSLError among them
-        raise ValueError(f"{url}: can't use its certificates: {error}") from error
+    context = tls_with_files(url, *OPTIONS[4:])
+    context.check_hostname = mode == "verify-full"
+    if mode == "require":
+        context.verify_mode = ssl.CERT_NONE
     return context

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import suppress
 from typing import Any
 
@@ -17,11 +17,12 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from fencelock.core.errors import Outcome
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.mysql import drivers
 from fencelock.engines.mysql.drivers import DriverError, Rows
 from fencelock.engines.mysql.errors import ENDED, ERRORS, KILLED, LOST
-from fencelock.engines.sql.failure import DatabaseFailed
-from fencelock.engines.sql.interruptible import InterruptibleWait, input_poll, interrupt
+from fencelock.engines.sql import database
+from fencelock.engines.sql.interruptible import InterruptibleWait, interrupt
 
 _OPTIONS: dict[str, Any] = {
     "autocommit": True,
@@ -37,13 +38,12 @@ class EmptyMeansYes(str):
     __slots__ = ()
 
 
-class Wire(ABC):
+class Wire(database.Wire):
     """A connection in autocommit: see `sql/database.py`. Procedures end their transactions themselves."""
 
     def __init__(self, conn: Any, descriptor: int) -> None:
+        super().__init__(descriptor)
         self._conn = conn
-        self._input = input_poll(descriptor)
-        self.broken = False
         self.interruptible = False
         """Whether KILL QUERY is expected here, as for a listener. It leaves no transaction open."""
 
@@ -57,7 +57,7 @@ class Wire(ABC):
     async def rows(self, sql: str, timeout: float) -> Rows:
         """Run a statement. Returns the rows of all its results."""
         if timeout <= 0:
-            raise DatabaseFailed("no time was left to ask", "not applied")
+            raise RequestFailed("no time was left to ask", "not applied")
         try:
             return await self._exchange(sql, timeout)
         except BaseException as error:
@@ -76,22 +76,22 @@ class Wire(ABC):
             rows = await self._receive(timeout)
         except Exception as error:  # a driver may raise anything if an answer was damaged
             self.close()
-            raise DatabaseFailed(drivers.code_and_message(error)[1], "not applied") from error
+            raise RequestFailed(drivers.code_and_message(error)[1], "not applied") from error
         if rows is not None and rows != [(1,)]:
             self.close()
-            raise DatabaseFailed("the server gave up waiting", "not applied")
+            raise RequestFailed("the server gave up waiting", "not applied")
         return rows is not None
 
     def _fail(self, error: BaseException, timeout: float) -> None:
-        """Close the connection unless it can be used again, and raise `DatabaseFailed` for an error."""
+        """Close the connection unless it can be used again, and raise `RequestFailed` for an error."""
         code, text = drivers.code_and_message(error)
         if not isinstance(error, DriverError):
             self.close()
             if isinstance(error, OSError):  # a TimeoutError among them
-                raise DatabaseFailed(_message(error, timeout), "unknown") from error
+                raise RequestFailed(_message(error, timeout), "unknown") from error
             if isinstance(error, Exception):  # a driver may raise anything if an answer was damaged
                 text = f"the answer makes no sense: {error!r}"
-                raise DatabaseFailed(text, "unknown") from error
+                raise RequestFailed(text, "unknown") from error
             return  # cancelled between request and answer
         harmless = str(code) in ERRORS.retriable + ERRORS.missing
         if not harmless and not (self.interruptible and code == KILLED):
@@ -100,7 +100,7 @@ class Wire(ABC):
         outcome: Outcome = "unknown" if code in ENDED + LOST else "not applied"
         if code in LOST:
             text = _message(error.__cause__ or text, timeout)
-        raise DatabaseFailed(text, outcome, str(code)) from error
+        raise RequestFailed(text, outcome, str(code)) from error
 
     @abstractmethod
     async def _exchange(self, sql: str, timeout: float | None) -> Rows: ...
@@ -110,20 +110,6 @@ class Wire(ABC):
 
     @abstractmethod
     async def _receive(self, timeout: float) -> Rows | None: ...
-
-    @abstractmethod
-    def interrupt(self) -> None: ...
-
-    def is_cut(self) -> bool:
-        return bool(
-            self._input.poll(0)
-        )  # to an idle client the server sends nothing but its goodbye
-
-    @abstractmethod
-    def hang_up(self) -> None: ...
-
-    @abstractmethod
-    def close(self) -> None: ...
 
 
 class BlockingWire(Wire):

@@ -53,8 +53,6 @@ _BY_MESSAGE = {
     "invalid response to SSL negotiation": _NOT_POSTGRESQL,
     "expected authentication request": _NOT_POSTGRESQL,
     "may not create": _SCHEMA,
-    "connections of this client were busy": "raise ?connections= in the URL",
-    "the client was closed": "make a new one",
     "can't connect to": _ADDRESS,
     "while connecting": _ADDRESS,
 }

@@ -6,12 +6,12 @@ import logging
 from ipaddress import ip_address
 
 from fencelock.core.errors import Unsupported
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.postgresql.errors import NOT_ALLOWED
 from fencelock.engines.postgresql.schema import script
 from fencelock.engines.postgresql.sockets import AsyncioSocketWait, BlockingSocketWait, SocketWait
 from fencelock.engines.postgresql.urls import Host, Target
 from fencelock.engines.postgresql.wire import Wire
-from fencelock.engines.sql.failure import DatabaseFailed
 from fencelock.io import clock
 from fencelock.io.contract import IO
 
@@ -54,7 +54,7 @@ class Server:
     async def connect(self, timeout: float) -> Wire:
         """Open a connection to the primary."""
         deadline = clock.now() + timeout
-        failures: list[DatabaseFailed] = []
+        failures: list[RequestFailed] = []
         for number, host in enumerate(list(self._hosts)):
             left = deadline - clock.now()
             # A server that does not answer must leave some time to the others.
@@ -66,37 +66,37 @@ class Server:
                 except BaseException:
                     wire.close()
                     raise
-            except DatabaseFailed as error:
-                failures.append(DatabaseFailed(f"{host}: {error}", "not applied", error.code))
+            except RequestFailed as error:
+                failures.append(RequestFailed(f"{host}: {error}", "not applied", error.code))
                 failures[-1].__cause__ = error
                 continue
             self._hosts.remove(host)
             self._hosts.insert(0, host)  # likely to be the primary next time, too
             return wire
         text = "can't connect to " + "; ".join(str(failure) for failure in failures)
-        raise DatabaseFailed(text, "not applied", failures[0].code) from failures[0]
+        raise RequestFailed(text, "not applied", failures[0].code) from failures[0]
 
     async def install(self, wire: Wire, timeout: float) -> None:
         """Create what is missing. Of many concurrent clients one does it, and the others wait for it."""
         schema = self._target.schema
         try:
             await wire.script(script(schema), timeout)
-        except DatabaseFailed as error:
+        except RequestFailed as error:
             wire.close()  # its transaction is still open
             why = "is not there, and this user may not create it"
             if error.code != NOT_ALLOWED:
                 why = "is not complete, and can't be created"
             text = f"the schema {schema!r} {why}: {error}"
-            raise DatabaseFailed(text, "not applied", error.code) from error
+            raise RequestFailed(text, "not applied", error.code) from error
 
     async def _open(self, host: Host, deadline: float) -> Wire:
-        failure: DatabaseFailed | None = None
+        failure: RequestFailed | None = None
         for address in await self._addresses(host, deadline):
             for _ in range(2):
                 conninfo = self._target.conninfo(host, address, direct=not self.pooled)
                 try:
                     return await Wire.open(conninfo, self._wait, deadline)
-                except DatabaseFailed as error:
+                except RequestFailed as error:
                     failure = error
                     if self.pooled or _POOLER_ERROR not in str(error):
                         break
@@ -111,7 +111,7 @@ class Server:
             return [*await self._wait.resolve(host.name, host.port, deadline - clock.now())]
         except OSError as error:  # a TimeoutError among them
             text = f"can't look up the host: {error or 'no answer'}"
-            raise DatabaseFailed(text, "not applied") from error
+            raise RequestFailed(text, "not applied") from error
 
     async def _check(self, wire: Wire, deadline: float) -> None:
         """Check that this server can give correct locks, and set up the session."""
@@ -120,9 +120,9 @@ class Server:
         major = int(version or 0) // 10_000
         if major < _OLDEST:
             text = f"PostgreSQL {major}, but Fencelock needs {_OLDEST}"
-            raise DatabaseFailed(text, "not applied")
+            raise RequestFailed(text, "not applied")
         if standby == "t":
-            raise DatabaseFailed("this is a standby, which can't give out locks", "not applied")
+            raise RequestFailed("this is a standby, which can't give out locks", "not applied")
         self.pooled = self.pooled or direct != "yes"
         if self.pooled and self._target.sessions:
             raise Unsupported(

@@ -5,52 +5,21 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 from fencelock.engines.sql.interruptible import InterruptibleWait, input_poll, interrupt, settle
 
 
-class SocketWait(ABC):
-    """Waits for one socket."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-
-    @abstractmethod
-    async def readable(self, timeout: float) -> bool:
-        """Wait until there is something to read (True), or for `timeout` seconds (False)."""
-
-    @abstractmethod
-    async def writable(self, timeout: float) -> bool: ...
-
-    @abstractmethod
-    async def readable_or_interrupted(self, timeout: float) -> bool:
-        """Like `readable`, for long waits: `interrupt` ends it, too (False)."""
-
-    @abstractmethod
-    def interrupt(self) -> None:
-        """End a `readable_or_interrupted`, if there is one. From any thread."""
-
-    def close(self) -> None:  # noqa: B027 - only the blocking one has something to close
-        """Call this when the socket is closed."""
-
-    @staticmethod
-    @abstractmethod
-    async def resolve(host: str, port: int, timeout: float) -> list[str]:
-        """Look up the addresses of a host. libpq would block while it does that."""
-
-
-class BlockingSocketWait(SocketWait):
-    """Blocks the thread."""
+class BlockingSocketWait(InterruptibleWait):
+    """Waits for one socket and blocks the thread."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
         self._input = input_poll(descriptor)
-        self._long_wait = InterruptibleWait(descriptor)
 
     async def readable(self, timeout: float) -> bool:
+        """Wait until there is something to read (True), or for `timeout` seconds (False)."""
         return bool(self._input.poll(max(0.0, timeout) * 1000))
 
     async def writable(self, timeout: float) -> bool:
@@ -59,23 +28,21 @@ class BlockingSocketWait(SocketWait):
         return bool(output.poll(max(0.0, timeout) * 1000))
 
     async def readable_or_interrupted(self, timeout: float) -> bool:
-        return self._long_wait.wait(timeout)
-
-    def interrupt(self) -> None:
-        self._long_wait.interrupt()
-
-    def close(self) -> None:
-        self._long_wait.close()
+        """Like `readable`, for long waits: `interrupt` ends it, too (False)."""
+        return self.wait(timeout)
 
     @staticmethod
     async def resolve(host: str, port: int, timeout: float) -> list[str]:
+        """Look up the addresses of a host. libpq would block while it does that."""
         return _addresses(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
 
-class AsyncioSocketWait(SocketWait):
-    """Suspends the task."""
+class AsyncioSocketWait:
+    """The same, but suspends the task."""
 
-    _interruptible: asyncio.Future[bool] | None = None
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._interruptible: asyncio.Future[bool] | None = None
 
     async def readable(self, timeout: float) -> bool:
         loop = asyncio.get_running_loop()
@@ -92,6 +59,9 @@ class AsyncioSocketWait(SocketWait):
 
     def interrupt(self) -> None:
         interrupt(self._interruptible)
+
+    def close(self) -> None:
+        pass
 
     async def _until(
         self,
@@ -113,6 +83,9 @@ class AsyncioSocketWait(SocketWait):
         async with asyncio.timeout(timeout):
             loop = asyncio.get_running_loop()
             return _addresses(await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+
+SocketWait = BlockingSocketWait | AsyncioSocketWait
 
 
 def _addresses(found: list[Any]) -> list[str]:

@@ -9,7 +9,7 @@ from psycopg.conninfo import make_conninfo
 
 from fencelock.core.url import Url
 from fencelock.engines.postgresql.schema import SCHEMA
-from fencelock.engines.sql.options import connections_of, identifier_of
+from fencelock.engines.sql.database import identifier_of
 
 OPTIONS = ("schema", "connections", "host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey")
 
@@ -76,13 +76,13 @@ def target_of(url: Url, *more: str) -> Target:
     """Parse a URL. Raises a `ValueError` that says what is wrong with it. `more`: further options."""
     url.only(*OPTIONS, *more)
     schema = identifier_of(url, "schema", SCHEMA, 51)
-    connections = connections_of(url)
+    connections = url.number("connections", 8, 9999)
     database = url.path.strip("/")
     if "/" in database:
         raise ValueError(f"{url}: name one database, as in postgresql://localhost/database")
     hosts = tuple(Host(unquote(host), port or _PORT) for host, port in url.hosts)
     if not hosts:
-        hosts = (Host(url.options.get("host"), _port(url)),)
+        hosts = (Host(url.options.get("host"), url.number("port", _PORT, 65535)),)
     elif "host" in url.options or "port" in url.options:
         raise ValueError(f"{url}: name host and port once: before the database, or as options")
     settings = {key: value for key, value in url.options.items() if key.startswith("ssl")}
@@ -90,10 +90,3 @@ def target_of(url: Url, *more: str) -> Target:
     settings |= {"user": url.user} if url.user else {}
     settings |= {"password": url.password} if url.password else {}
     return Target(str(url), hosts, settings, schema, connections)
-
-
-def _port(url: Url) -> int:
-    text = url.options.get("port", str(_PORT))
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-        raise ValueError(f"{url}: option port must be a number from 1 to 65535")
-    return int(text)

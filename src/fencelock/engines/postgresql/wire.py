@@ -18,11 +18,11 @@ import psycopg
 from psycopg import pq
 
 from fencelock.core.errors import Outcome
+from fencelock.engines.failure import RequestFailed
 from fencelock.engines.postgresql.errors import NOT_PREPARED
 from fencelock.engines.postgresql.requests import Request, Statement
 from fencelock.engines.postgresql.sockets import SocketWait
-from fencelock.engines.sql.failure import DatabaseFailed
-from fencelock.engines.sql.interruptible import input_poll
+from fencelock.engines.sql import database
 from fencelock.io import clock
 
 _USELESS_LINES = ("This probably means", "before or while processing", "Is the server running")
@@ -38,43 +38,42 @@ _REST_TIMEOUT = 2.0
 _SUCCESS = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
 
 
-class Wire:
+class Wire(database.Wire):
     """A connection in autocommit, which never leaves a transaction open: see `sql/database.py`."""
 
     def __init__(self, conn: pq.abc.PGconn, wait: SocketWait) -> None:
+        super().__init__(wait.descriptor)
         self._conn = conn
         self._wait = wait
         self.prepares = False
         """Whether to prepare statements that come again. Behind a pooler that is impossible."""
         self._prepared: dict[bytes, bool] = {}
         """The statements that were sent: False after the first time, True once prepared."""
-        self.broken = False
         self._closing = threading.Lock()
-        self._input = input_poll(wait.descriptor)
 
     @classmethod
     async def open(cls, conninfo: str, kind: type[SocketWait], deadline: float) -> Wire:
-        """Connect, or raise `DatabaseFailed`."""
+        """Connect, or raise `RequestFailed`."""
         conn = pq.PGconn.connect_start(conninfo.encode())
         try:
             wait: SocketWait | None = None
             status: int = pq.PollingStatus.WRITING
             while status != pq.PollingStatus.OK:
                 if conn.status == pq.ConnStatus.BAD or status == pq.PollingStatus.FAILED:
-                    raise DatabaseFailed(_shortened(conn.get_error_message()), "not applied")
+                    raise RequestFailed(_shortened(conn.get_error_message()), "not applied")
                 # libpq may try again with another socket, with TLS or without.
                 if wait is None or wait.descriptor != conn.socket:
                     wait = kind(conn.socket)
                 reading = status == pq.PollingStatus.READING
                 ready = wait.readable if reading else wait.writable
                 if not await ready(deadline - clock.now()):
-                    raise DatabaseFailed("no answer", "not applied")
+                    raise RequestFailed("no answer", "not applied")
                 status = conn.connect_poll()
             conn.nonblocking = 1
             return cls(conn, kind(conn.socket))
         except psycopg.Error as error:
             conn.finish()
-            raise DatabaseFailed(_shortened(str(error)), "not applied") from error
+            raise RequestFailed(_shortened(str(error)), "not applied") from error
         except BaseException:
             conn.finish()
             raise
@@ -82,7 +81,7 @@ class Wire:
     async def call(self, request: Request, timeout: float) -> list[str]:
         """Run a statement as a transaction of its own. Returns the first column of its rows."""
         if timeout <= 0:
-            raise DatabaseFailed("no time was left to ask", "not applied")
+            raise RequestFailed("no time was left to ask", "not applied")
         statement, values = request
         encoded = [value.encode() for value in values]
         if self._prepared.get(statement.name):
@@ -93,7 +92,7 @@ class Wire:
                 timeout = await self._prepare(statement, timeout)
         try:
             results = await self._exchange(send, timeout)
-        except DatabaseFailed as error:
+        except RequestFailed as error:
             if error.code == NOT_PREPARED:
                 self._prepared.clear()  # somebody has reset the session: prepare again
             raise
@@ -157,16 +156,11 @@ class Wire:
                 payloads.append(notify.extra.decode(errors="replace"))
             # libpq finds damaged input only when it parses it, and closes the socket then.
             if self._conn.status == pq.ConnStatus.BAD:
-                raise DatabaseFailed(_shortened(self._conn.get_error_message()), "not applied")
+                raise RequestFailed(_shortened(self._conn.get_error_message()), "not applied")
             return payloads
         except BaseException as error:
             self._fail(error, "not applied")
             raise
-
-    def is_cut(self) -> bool:
-        return bool(
-            self._input.poll(0)
-        )  # to an idle client the server sends nothing but its goodbye
 
     def hang_up(self) -> None:
         with self._closing, suppress(OSError):
@@ -181,18 +175,18 @@ class Wire:
             self._conn.finish()
 
     def _fail(self, error: BaseException, outcome: Outcome, timed_out: str = "no answer") -> None:
-        """Close the connection, and raise `DatabaseFailed` if libpq or the socket failed.
+        """Close the connection, and raise `RequestFailed` if libpq or the socket failed.
 
         After an error that the server itself reports, the connection can be used again. If the caller was
         cancelled between request and answer, it can't: the next request would read the late answer.
         """
-        if isinstance(error, DatabaseFailed):
+        if isinstance(error, RequestFailed):
             return
         self.close()
         if isinstance(error, TimeoutError):
-            raise DatabaseFailed(timed_out, outcome) from error
+            raise RequestFailed(timed_out, outcome) from error
         if isinstance(error, psycopg.Error | OSError):
-            raise DatabaseFailed(_shortened(str(error)), outcome) from error
+            raise RequestFailed(_shortened(str(error)), outcome) from error
 
     async def _exchange(self, send: Callable[[], None], timeout: float) -> list[pq.abc.PGresult]:
         deadline = clock.now() + timeout
@@ -213,7 +207,7 @@ class Wire:
         if conn.flush():
             await self._flush(deadline)
         results: list[pq.abc.PGresult] = []
-        failure: DatabaseFailed | None = None
+        failure: RequestFailed | None = None
         while True:
             while conn.is_busy():
                 if not await wait.readable(deadline - clock.now()):
@@ -232,7 +226,7 @@ class Wire:
         return results
 
 
-def _failure_of(result: pq.abc.PGresult) -> DatabaseFailed:
+def _failure_of(result: pq.abc.PGresult) -> RequestFailed:
     code = _text(result.error_field(pq.DiagnosticField.SQLSTATE)) or ""
     message = _text(result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY))
     severity = _text(result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED))
@@ -240,7 +234,7 @@ def _failure_of(result: pq.abc.PGresult) -> DatabaseFailed:
     # after the commit. An error without a code is libpq's own: it lost the connection.
     rolled_back = severity == "ERROR" and code != ""
     text = message or _shortened(result.get_error_message())
-    return DatabaseFailed(text, "not applied" if rolled_back else "unknown", code)
+    return RequestFailed(text, "not applied" if rolled_back else "unknown", code)
 
 
 def _text(value: bytes | None) -> str | None:

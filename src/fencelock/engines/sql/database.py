@@ -1,50 +1,56 @@
-"""What a database's own folder provides: connections, and the requests that they carry."""
+"""What a database's own folder provides: connections, and what its errors mean."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol, TypeVar
 
 from fencelock.core.errors import EngineError
-from fencelock.core.ticket import Departure, Ticket
-from fencelock.engines.sql.failure import DatabaseFailed
+from fencelock.core.url import Url
+from fencelock.engines.failure import RequestFailed
+from fencelock.engines.sql.interruptible import input_poll
+from fencelock.engines.sql.requests import Request
 
-Request = Any
-"""A database's `Requests` builds it and its `Wire` sends it. The code in between never looks inside."""
 
+class Wire(ABC):
+    """One connection, used by one request at a time. Its methods raise `RequestFailed`."""
 
-class Wire(Protocol):
-    """One connection, used by one request at a time. Its methods raise `DatabaseFailed`."""
+    def __init__(self, descriptor: int) -> None:
+        self.broken = False
+        self._input = input_poll(descriptor)
 
-    broken: bool
-
+    @abstractmethod
     async def call(self, request: Request, timeout: float) -> list[str]:
         """Send a request. Returns the first column of the rows that answer it."""
 
-    def is_cut(self) -> bool:
-        """Whether the server has closed the idle connection. Called before each use: must be cheap."""
-
-    def hang_up(self) -> None:
-        """End the connection while another thread or task reads from it: the reader then closes it."""
-
-    def close(self) -> None: ...
-
-
-class SessionWire(Wire, Protocol):
-    """A connection whose session holds a lock, or waits for it."""
-
+    @abstractmethod
     async def begin(self, request: Request, timeout: float) -> None:
         """Send a request whose answer may take long, and don't wait for the answer."""
 
+    @abstractmethod
     async def answered(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds for the answer to `begin`. Returns whether it came."""
 
+    @abstractmethod
     def interrupt(self) -> None:
         """Make a waiting `answered` return at once. From any thread."""
 
+    def is_cut(self) -> bool:
+        """Whether the server has closed the idle connection. Called before each use: must be cheap."""
+        # To an idle client the server sends nothing but its goodbye.
+        return bool(self._input.poll(0))
+
+    @abstractmethod
+    def hang_up(self) -> None:
+        """End the connection while another thread or task reads from it: the reader then closes it."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
 
 W = TypeVar("W", bound=Wire)
-S = TypeVar("S", bound=SessionWire)
 
 
 class Server(Protocol[W]):
@@ -55,58 +61,6 @@ class Server(Protocol[W]):
 
     async def install(self, wire: W, timeout: float) -> None:
         """Create the tables and functions that the requests need."""
-
-
-class Requests(Protocol):
-    """Builds the requests that every engine sends. The database answers 1 for yes and 0 for no."""
-
-    def inspect(self, name: str, limit: int) -> Request:
-        """`answers.inspection_of` reads the answer."""
-
-    def names(self) -> Request: ...
-
-    def evict(self, name: str) -> Request: ...
-
-
-class RowRequests(Requests, Protocol):
-    """Builds the requests of the engine over lease rows. `answers.standing_of` reads standings."""
-
-    def enter(self, ticket: Ticket, channel: str, if_free: bool) -> Request: ...
-
-    def renew(self, tickets: Sequence[Ticket]) -> Request:
-        """The answer has one line for each ticket, in order."""
-
-    def leave(self, ticket: Ticket, departure: Departure) -> Request: ...
-
-    def remember(self, ticket: Ticket, text: str, keep: float) -> Request: ...
-
-    def recall(self, name: str) -> Request:
-        """The answer is the text, or nothing."""
-
-
-class SessionRequests(Requests, Protocol):
-    """Builds the requests of the engine over session locks."""
-
-    def enter(self, ticket: Ticket, if_free: bool) -> Request:
-        """Take the lock in this session if it is free. If not, `wait` comes next."""
-
-    def wait(self, ticket: Ticket) -> Request:
-        """The answer comes when this session has the lock. Then `admit` comes next."""
-
-    def admit(self, ticket: Ticket) -> Request:
-        """Give a fence to the ticket whose session has the lock."""
-
-    def renew(self, tickets: Sequence[Ticket]) -> Request:
-        """Check whether their sessions live. The answer has one line for each ticket, in order."""
-
-    def rename(self, ticket: Ticket) -> Request:
-        """Store the ticket's new owner. The answer is that of `renew`."""
-
-    def leave(self, ticket: Ticket, departure: Departure) -> Request:
-        """Release the lock that this session has."""
-
-    def end(self, ticket: Ticket, departure: Departure) -> Request:
-        """End the ticket's session from another one."""
 
 
 class Errors(NamedTuple):
@@ -121,7 +75,7 @@ class Errors(NamedTuple):
     by_message: Mapping[str, str]
     """The same for other errors, by a part of the message. The first match counts."""
 
-    def translate(self, error: DatabaseFailed, where: str, name: str | None) -> EngineError:
+    def translate(self, error: RequestFailed, where: str, name: str | None) -> EngineError:
         """The error that the caller of the engine sees: what happened, and what to do about it."""
         text = str(error)
         advice = self.by_code.get(error.code)
@@ -131,3 +85,19 @@ class Errors(NamedTuple):
             advice = "the server may have applied the request, or not"
         text = f"{where}: {text}" if advice is None else f"{where}: {text}: {advice}"
         return EngineError(text, outcome=error.outcome, name=name)
+
+
+def client_closed() -> RequestFailed:
+    """The error for a request of a client that was closed."""
+    return RequestFailed("the client was closed: make a new one", "not applied")
+
+
+def identifier_of(url: Url, option: str, default: str, max_length: int) -> str:
+    """An option that becomes a part of unquoted SQL names: `schema` or `prefix`."""
+    text = url.options.get(option, default)
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", text) or len(text) > max_length:
+        raise ValueError(
+            f"{url}: option {option} must be lower-case letters, digits and underscores, at most "
+            f"{max_length} of them, not {text!r}"
+        )
+    return text

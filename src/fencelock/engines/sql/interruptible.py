@@ -13,7 +13,7 @@ class InterruptibleWait:
     """Blocks a thread until a descriptor is readable. Another thread can interrupt it."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._pair: tuple[socket.socket, socket.socket] | None = None
         """Two ends: to write to the second interrupts the wait. Made for the first wait."""
         # The system gives the number of a closed descriptor to the next one that is opened.
@@ -26,12 +26,12 @@ class InterruptibleWait:
             inside.setblocking(False)
             outside.setblocking(False)
             self._pair = inside, outside
-        poll = input_poll(self._descriptor)
+        poll = input_poll(self.descriptor)
         poll.register(inside, select.POLLIN)
         ready = [descriptor for descriptor, _ in poll.poll(max(0.0, timeout) * 1000)]
         if inside.fileno() in ready:
             inside.recv(64)
-        return self._descriptor in ready
+        return self.descriptor in ready
 
     def interrupt(self) -> None:
         """End the wait, or the next one after the first. From any thread; never blocks."""

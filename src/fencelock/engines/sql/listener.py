@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar, Generic
 
 from fencelock.core.ticket import Ticket
-from fencelock.engines.sql.database import Request, W
-from fencelock.engines.sql.failure import DatabaseFailed, client_closed
+from fencelock.engines.failure import RequestFailed
+from fencelock.engines.sql.database import W, client_closed
+from fencelock.engines.sql.requests import Request
 from fencelock.io.contract import IO, Event, Task
 
 log = logging.getLogger("fencelock")
@@ -35,7 +36,7 @@ class _Subscription:
         self.message: str | None = None
         self.woken = False
         """A wake-up arrived, and the ticket has not entered again since: no need to ask for another."""
-        self.failure: DatabaseFailed | None = None
+        self.failure: RequestFailed | None = None
 
     def wake(self) -> None:
         if self.event is not None:
@@ -110,7 +111,7 @@ class Listener(ABC, Generic[W]):
             message, subscription.message = subscription.message, None
         failure = subscription.failure
         if message is None and failure is not None:
-            raise DatabaseFailed(str(failure), "not applied", failure.code)
+            raise RequestFailed(str(failure), "not applied", failure.code)
         return message
 
     def interrupt(self, id: str) -> None:
@@ -133,7 +134,7 @@ class Listener(ABC, Generic[W]):
                 started = self._starting = self._starting or self._io.event()
             if not ours:
                 if not await started.wait(deadline - self._io.now()):
-                    raise DatabaseFailed("no answer while connecting to listen", "not applied")
+                    raise RequestFailed("no answer while connecting to listen", "not applied")
                 continue
             try:
                 self._begin(await self._connect(deadline))
@@ -174,14 +175,12 @@ class Listener(ABC, Generic[W]):
     async def _work(self, wire: W | None, interrupted: Event) -> None:
         try:
             await self._listen(wire, interrupted)
-        except DatabaseFailed as error:
+        except RequestFailed as error:
             self._fail(error)
         except Exception as error:
             log.warning("a listener failed; the next waiter starts another one", exc_info=error)
-            self._fail(DatabaseFailed(f"the listener failed: {error!r}", "not applied"))
-        except (
-            BaseException
-        ):  # cancelled from outside: the waiters look again and start another one
+            self._fail(RequestFailed(f"the listener failed: {error!r}", "not applied"))
+        except BaseException:  # cancelled from outside
             self._fail(None)
             raise
         finally:
@@ -217,7 +216,7 @@ class Listener(ABC, Generic[W]):
             self._reset()
             return True
 
-    def _fail(self, error: DatabaseFailed | None) -> None:
+    def _fail(self, error: RequestFailed | None) -> None:
         """No wake-up will arrive any more: end all sleeps with this error. None: the waiters look again."""
         with self._mutex:
             self._reset()

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic
 
-from fencelock.engines.sql.database import W
-from fencelock.engines.sql.failure import DatabaseFailed, client_closed
+from fencelock.engines.failure import RequestFailed
+from fencelock.engines.sql.database import W, client_closed
 from fencelock.io.contract import IO, Event
 
 
@@ -136,7 +136,8 @@ class Pool(Generic[W]):
                 return caller.wire
             self._check_open()
             self._waiting.remove(caller)
-        raise DatabaseFailed(
-            f"all {self._limit} connections of this client were busy for {timeout:.3g} s",
+        raise RequestFailed(
+            f"all {self._limit} connections of this client were busy for {timeout:.3g} s: "
+            "raise ?connections= in the URL",
             "not applied",
         )

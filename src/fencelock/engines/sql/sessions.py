@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from typing import Generic
 
 from fencelock.core.ticket import Departure, Owner, Place, Standing, Ticket
+from fencelock.core.url import Url
 from fencelock.engines.contract import Traits
-from fencelock.engines.sql.answers import lines_of, standing_of
-from fencelock.engines.sql.database import Errors, Request, S, Server, SessionRequests
-from fencelock.engines.sql.engine import SqlEngine, only_name
-from fencelock.engines.sql.failure import DatabaseFailed, client_closed
+from fencelock.engines.failure import RequestFailed, translated
+from fencelock.engines.sql.database import Errors, Server, W, client_closed
+from fencelock.engines.sql.engine import SqlEngine
+from fencelock.engines.sql.requests import Request, SessionRequests, lines_of, standing_of
 from fencelock.io.contract import IO
 
 _MAX_CONNECTIONS = 10_000
@@ -39,12 +40,20 @@ def session_traits(copy: str) -> Traits:
     )
 
 
-class _Session(Generic[S]):
+def heartbeat_of(url: Url) -> float:
+    """The option `heartbeat`: how often the engine checks that sessions live, in seconds."""
+    heartbeat = url.seconds("heartbeat", 10.0)
+    if not 0.05 <= heartbeat <= 3600:
+        raise ValueError(f"{url}: option heartbeat must be from 0.05 to 3600 seconds")
+    return heartbeat
+
+
+class _Session(Generic[W]):
     """The session of a ticket."""
 
     __slots__ = ("granted", "in_use", "owner", "standing", "wire")
 
-    def __init__(self, wire: S, standing: Standing, owner: Owner) -> None:
+    def __init__(self, wire: W, standing: Standing, owner: Owner) -> None:
         self.wire = wire
         self.standing = standing
         self.owner = owner
@@ -55,58 +64,59 @@ class _Session(Generic[S]):
         """Whether a caller waits for an answer on the connection: only that caller may close it."""
 
 
-class SessionsEngine(SqlEngine[S]):
+class SessionsEngine(SqlEngine[W]):
     """Session locks."""
 
     _requests: SessionRequests
 
     def __init__(
-        self, where: str, io: IO, server: Server[S], heartbeat: float, errors: Errors
+        self, where: str, io: IO, server: Server[W], heartbeat: float, errors: Errors
     ) -> None:
         super().__init__(where, io, server, _MAX_CONNECTIONS, errors)
         self.traits = self.traits._replace(heartbeat=heartbeat)
         self._mutex = threading.Lock()  # never held across an await, so it serves every io
-        self._sessions: dict[str, _Session[S]] = {}
+        self._sessions: dict[str, _Session[W]] = {}
         self._closed = False
 
+    @translated
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         deadline = self._io.now() + timeout
-        with self._translated(ticket.name):
-            session = self._sessions.get(ticket.id)
-            if session is None:
-                return await self._join(ticket, if_free, deadline)
-            admitted = session.standing.place is Place.ADMITTED
-            renamed = session.owner != ticket.owner
-            if admitted or renamed:
-                requests = self._requests
-                request = requests.rename(ticket) if renamed else requests.renew([ticket])
-                (standing,) = await self._heartbeat(request, [ticket], timeout)
-                session.owner = ticket.owner
-                if admitted:
-                    return standing
-            return await self._look_again(ticket, session, deadline)
+        session = self._sessions.get(ticket.id)
+        if session is None:
+            return await self._join(ticket, if_free, deadline)
+        admitted = session.standing.place is Place.ADMITTED
+        renamed = session.owner != ticket.owner
+        if admitted or renamed:
+            requests = self._requests
+            request = requests.rename(ticket) if renamed else requests.renew([ticket])
+            (standing,) = await self._heartbeat(request, [ticket], timeout)
+            session.owner = ticket.owner
+            if admitted:
+                return standing
+        return await self._look_again(ticket, session, deadline)
 
+    @translated
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        with self._translated(only_name(tickets)):
-            return [*await self._heartbeat(self._requests.renew(tickets), tickets, timeout)]
+        return [*await self._heartbeat(self._requests.renew(tickets), tickets, timeout)]
 
+    @translated
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED
     ) -> bool:
         session = self._remove(ticket.id)
-        with self._translated(ticket.name):
-            if session is not None and session.standing.place is Place.ADMITTED:
-                return await self._release(ticket, session.wire, departure, timeout)
-            if session is not None:
-                self._discard(session)
-            # The server does not notice by itself that the client of a waiting session is gone.
-            return await self._ask(self._requests.end(ticket, departure), timeout) == ["1"]
+        if session is not None and session.standing.place is Place.ADMITTED:
+            return await self._release(ticket, session.wire, departure, timeout)
+        if session is not None:
+            self._discard(session)
+        # The server does not notice by itself that the client of a waiting session is gone.
+        return await self._ask(self._requests.end(ticket, departure), timeout) == ["1"]
 
+    @translated
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         session = self._sessions.get(ticket.id)
         if session is None or session.granted:
             return None
-        with self._translated(ticket.name), self._using(ticket.id, session):
+        with self._using(ticket.id, session):
             session.granted = await session.wire.answered(until - self._io.now())
         return None
 
@@ -145,16 +155,7 @@ class SessionsEngine(SqlEngine[S]):
         self._pool.give(wire)
         return standing
 
-    async def _ask_in(self, wire: S, request: Request, deadline: float) -> list[str]:
-        """Send a request in this session."""
-        try:
-            return await wire.call(request, deadline - self._io.now())
-        except DatabaseFailed as error:
-            if error.code not in self._errors.missing:
-                raise
-            return await self._install_and_ask(wire, request, deadline)
-
-    async def _look_again(self, ticket: Ticket, session: _Session[S], deadline: float) -> Standing:
+    async def _look_again(self, ticket: Ticket, session: _Session[W], deadline: float) -> Standing:
         """Check whether a waiting ticket has the lock now. If so, get its fence."""
         with self._using(ticket.id, session):
             if not session.granted:
@@ -166,15 +167,15 @@ class SessionsEngine(SqlEngine[S]):
             session.standing = standing_of(answer)
         return session.standing
 
-    async def _release(self, ticket: Ticket, wire: S, departure: Departure, timeout: float) -> bool:
+    async def _release(self, ticket: Ticket, wire: W, departure: Departure, timeout: float) -> bool:
         deadline = self._io.now() + timeout
         released = False
         try:
             request = self._requests.leave(ticket, departure)
             released = await self._ask_in(wire, request, deadline) == ["1"]
-        except DatabaseFailed as error:
+        except RequestFailed as error:
             # Unknown in any case: to close the connection, below, releases the lock, too.
-            raise DatabaseFailed(str(error), "unknown", error.code) from error
+            raise RequestFailed(str(error), "unknown", error.code) from error
         finally:
             if not released:
                 wire.close()  # the next ticket must not get a session that may still have the lock
@@ -200,14 +201,14 @@ class SessionsEngine(SqlEngine[S]):
 
     # --- the table of sessions
 
-    def _add(self, id: str, session: _Session[S]) -> None:
+    def _add(self, id: str, session: _Session[W]) -> None:
         with self._mutex:
             if self._closed:
                 raise client_closed()
             self._sessions[id] = session
 
     @contextmanager
-    def _using(self, id: str, session: _Session[S]) -> Iterator[None]:
+    def _using(self, id: str, session: _Session[W]) -> Iterator[None]:
         """Use the connection of a session. Discards the session if this fails, or if it was removed."""
         with self._mutex:
             if self._sessions.get(id) is not session:
@@ -226,7 +227,7 @@ class SessionsEngine(SqlEngine[S]):
             if removed:
                 self._discard(session)
 
-    def _remove(self, id: str) -> _Session[S] | None:
+    def _remove(self, id: str) -> _Session[W] | None:
         """Take a session out of the table. Returns None if a caller uses it: that caller discards it."""
         with self._mutex:
             session = self._sessions.pop(id, None)
@@ -235,6 +236,6 @@ class SessionsEngine(SqlEngine[S]):
                 return None
             return session
 
-    def _discard(self, session: _Session[S]) -> None:
+    def _discard(self, session: _Session[W]) -> None:
         session.wire.close()
         self._pool.give(session.wire)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from fencelock.core.admission import fits
 from fencelock.core.ticket import ALONE, Share
-from fencelock.engines.sqlite.statements import LOOK, REMOVE, SQL
+from fencelock.engines.sqlite.statements import SQL
 
 
 class Holders(NamedTuple):
@@ -68,7 +68,7 @@ class Admission:
         Returns the name's newest fence (0 if none is known), whether the name is abandoned, and its holders.
         The holders are alive. If several share the name, the first waiter behind them is alive as well.
         """
-        rows = self._execute(LOOK, (name,)).fetchall()
+        rows = self._execute(SQL["look"], (name,)).fetchall()
         if not rows:
             return 0, False, None
         _, id, newest, flag = rows[0]
@@ -76,7 +76,7 @@ class Admission:
             # The uncontended ticket in the name's own row becomes an ordinary ticket in the queue.
             self._execute(SQL["copy_name_ticket"], (name,))
             self._execute(SQL["clear_name_ticket"], (name,))
-            rows = self._execute(LOOK, (name,)).fetchall()
+            rows = self._execute(SQL["look"], (name,)).fetchall()
         abandoned = flag == 1
         if len(rows) == 1:
             return newest, abandoned, None
@@ -100,7 +100,7 @@ class Admission:
 
     def abandon(self, name: str, fence: int, now: int, asking: str = "") -> Holders | None:
         """Take out a ticket that held alone and was not released, and admit the tickets behind it."""
-        self._execute(REMOVE, (name, fence))
+        self._execute(SQL["remove"], (name, fence))
         self._execute(SQL["flag"], (name, 1))
         return self.admit(name, None, fence, now, True, asking)
 
@@ -145,7 +145,7 @@ class Admission:
         If the ticket directly behind it stays a waiter, it has another ticket ahead and must look again.
         """
         row = self._execute(SQL["behind"], (name, fence)).fetchone()
-        self._execute(REMOVE, (name, fence))
+        self._execute(SQL["remove"], (name, fence))
         if row is None:
             return
         behind, _, _, address, *_ = row
@@ -157,7 +157,7 @@ class Admission:
     def remove_expired_waiter(self, name: str, fence: int, address: str) -> None:
         """Remove an expired waiting ticket. The message tells a waiter that still listens; if none does,
         sending it removes the dead pipe."""
-        self._execute(REMOVE, (name, fence))
+        self._execute(SQL["remove"], (name, fence))
         self.wake_ups.append(WakeUp(address, fence, False))
 
     def _group(self, name: str) -> Holders | None:

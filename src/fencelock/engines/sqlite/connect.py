@@ -115,9 +115,7 @@ def _switch_to_wal(connection: apsw.Connection, busy: Callable[[int], bool]) -> 
     while True:
         try:
             return str(connection.execute("PRAGMA journal_mode = WAL").get)
-        except (
-            apsw.BusyError
-        ):  # another process makes the file; SQLite does not call its handler here
+        except apsw.BusyError:  # another process makes the file. SQLite calls no handler here
             if not busy(tries):
                 raise
             tries += 1

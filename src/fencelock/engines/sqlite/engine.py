@@ -15,7 +15,7 @@ from fencelock.core.ticket import ADMITTED, Departure, Inspection, Standing, Tic
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
 from fencelock.engines.sqlite.listener import AsyncioListener, BlockingListener, Listener
-from fencelock.engines.sqlite.lock_file import READ, WRITE, LockFile
+from fencelock.engines.sqlite.lock_file import ONE_STATEMENT, READ, WRITE, LockFile
 from fencelock.engines.sqlite.named_pipes import Pipes
 from fencelock.engines.sqlite.operations import Operations, is_sweep_due
 from fencelock.engines.sqlite.uncontended import give_back, take
@@ -57,7 +57,7 @@ class SqliteEngine(Engine):
     def _enter(self, ticket: Ticket, if_free: bool, deadline: float) -> Standing:
         sweep = is_sweep_due()
         if self._uncontended and not sweep:
-            free = self._file.run_statement(take, ticket, deadline)
+            free = self._file.transact(ONE_STATEMENT, deadline, ticket.name, take, ticket)
             if free is not None:
                 return free
         listen = self._listener.listen
@@ -85,16 +85,13 @@ class SqliteEngine(Engine):
 
     def _leave(self, ticket: Ticket, departure: Departure, deadline: float) -> bool:
         self._listener.leaving(ticket.id)
-        file = self._file
+        file, name = self._file, ticket.name
         try:
             # `give_back` can't store that the name is abandoned, so a lost ticket takes the other way.
-            if (
-                self._uncontended
-                and departure is not Departure.LOST
-                and file.run_statement(give_back, ticket, deadline)
-            ):
+            simply = self._uncontended and departure is not Departure.LOST
+            if simply and file.transact(ONE_STATEMENT, deadline, name, give_back, ticket):
                 return True
-            return file.transact(WRITE, deadline, ticket.name, Operations.leave, ticket, departure)
+            return file.transact(WRITE, deadline, name, Operations.leave, ticket, departure)
         except Unsupported:
             return False  # a file that can't be opened has no tickets in it
 
@@ -157,4 +154,4 @@ def open_sqlite(url: Url, io: IO) -> SqliteEngine:
     if path == ":memory:":
         raise ValueError(f"{url}: for locks within one process use memory://")
     # Absolute from now on: a program that changes its working folder must keep using this file.
-    return SqliteEngine(str(Path(path).absolute()), io)
+    return SqliteEngine(str(Path(url.folder, path).absolute()), io)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from abc import ABC, abstractmethod
 from itertools import count
 
 from fencelock.core.ticket import ADMITTED, Standing
@@ -15,48 +14,22 @@ _MAX_IDLE_PIPES = 32
 """The number of pipes that a client keeps for the next threads that wait."""
 
 
-class Listener(ABC):
-    """The waiting tickets of one client. Each has a number, which the messages for it carry."""
+class BlockingListener:
+    """The waiting tickets of a client in threads. Each has a number, which the messages for it carry.
+
+    There is one pipe for each waiting thread. A pipe is kept for the next thread.
+    """
 
     def __init__(self, pipes: Pipes, io: IO) -> None:
         self._pipes = pipes
         self._io = io
         self._numbers = count(1)
-
-    @abstractmethod
-    def listen(self, id: str) -> str:
-        """Get ready for messages to a ticket, and return its address. Called inside the transaction."""
-
-    @abstractmethod
-    async def park(self, id: str, until: float) -> Standing | None:
-        """Sleep until a message comes, or until a moment of the io's clock."""
-
-    @abstractmethod
-    def drop(self, id: str) -> None:
-        """Stop listening for this ticket."""
-
-    @abstractmethod
-    def interrupt(self, id: str) -> None:
-        """Make this ticket look again, now or as soon as it is parked. Called from any thread."""
-
-    def leaving(self, id: str) -> None:  # noqa: B027 - only one kind has to do something
-        """A ticket is about to leave the queue. Called before the transaction."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End every park."""
-
-
-class BlockingListener(Listener):
-    """One pipe for each waiting thread. A pipe is kept for the next thread."""
-
-    def __init__(self, pipes: Pipes, io: IO) -> None:
-        super().__init__(pipes, io)
         self._waiting: dict[str, tuple[Pipe, int]] = {}
         self._idle: list[Pipe] = []
         self._closed = False
 
     def listen(self, id: str) -> str:
+        """Get ready for messages to a ticket, and return its address. Called inside the transaction."""
         waiting = self._waiting.get(id)
         if waiting is not None and not self._pipes.reachable(waiting[0]):
             self.drop(id)
@@ -66,6 +39,7 @@ class BlockingListener(Listener):
         return f"{waiting[0].name}:{waiting[1]}"
 
     async def park(self, id: str, until: float) -> Standing | None:
+        """Sleep until a message comes, or until a moment of the io's clock."""
         waiting = self._waiting.get(id)
         if waiting is None:
             return None
@@ -79,6 +53,7 @@ class BlockingListener(Listener):
         return None
 
     def drop(self, id: str) -> None:
+        """Stop listening for this ticket."""
         waiting = self._waiting.pop(id, None)
         if waiting is None:
             return
@@ -88,11 +63,16 @@ class BlockingListener(Listener):
             self._pipes.remove(waiting[0])
 
     def interrupt(self, id: str) -> None:
+        """Make this ticket look again, now or as soon as it is parked. Called from any thread."""
         waiting = self._waiting.get(id)
         if waiting is not None:
             waiting[0].look_again(waiting[1])
 
+    def leaving(self, id: str) -> None:
+        """A ticket is about to leave the queue. Called before the transaction."""
+
     def close(self) -> None:
+        """End every park."""
         self._closed = True
         while self._idle:
             self._pipes.remove(self._idle.pop())
@@ -123,11 +103,13 @@ class _WaitingTicket:
             self.event.set()
 
 
-class AsyncioListener(Listener):
-    """One pipe for all tasks of a client. The event loop reads it."""
+class AsyncioListener:
+    """The waiting tickets of a client in tasks. One pipe is for all of them. The event loop reads it."""
 
     def __init__(self, pipes: Pipes, io: IO) -> None:
-        super().__init__(pipes, io)
+        self._pipes = pipes
+        self._io = io
+        self._numbers = count(1)
         self._waiting: dict[str, _WaitingTicket] = {}
         self._by_number: dict[int, _WaitingTicket] = {}
         self._pipe: Pipe | None = None
@@ -195,6 +177,9 @@ class AsyncioListener(Listener):
             waiting = self._by_number.get(message.number)
             if waiting is not None:
                 waiting.receive(message)
+
+
+Listener = BlockingListener | AsyncioListener
 
 
 def _standing(received: list[Message]) -> Standing | None:

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import apsw
 
 from fencelock.core.errors import EngineError, FencelockError
-from fencelock.core.ticket import Ticket
 from fencelock.engines.contract import REENTERED
 from fencelock.engines.sqlite.connect import connect, make_file
 from fencelock.engines.sqlite.errors import engine_error
@@ -27,6 +26,7 @@ T = TypeVar("T")
 
 WRITE = "BEGIN IMMEDIATE"
 READ = "BEGIN"
+ONE_STATEMENT = ""
 
 # Another process holds the write lock for about ten microseconds. So the first pause is short, and the
 # pauses grow. In seconds.
@@ -63,52 +63,15 @@ class LockFile:
         with _forking:
             _files.add(self)
 
-    def run_statement(
-        self, act: Callable[[Execute, Ticket, int], T], ticket: Ticket, deadline: float
-    ) -> T | None:
-        """Run one statement, which is a transaction by itself and wakes nobody. None if the file is busy.
-
-        This does not wait for a busy file, because the time is an argument of the statement. After a long
-        wait the statement would store a ticket that has expired already.
-        """
-        name = ticket.name
-        try:
-            # Inside the `try`, so that an interruption at any point releases the mutex.
-            if not self._mutex.acquire(blocking=False):
-                self._wait_for_mutex(deadline, name)
-            if self._in_request:
-                raise EngineError(REENTERED, outcome="not applied", name=name)
-            acting = False
-            try:
-                self._in_request = True
-                now = clock.now()
-                if now >= self._check_at:
-                    self._deadline = deadline
-                    self._check(now)
-                    now = clock.now()
-                self._deadline = -math.inf
-                acting = True
-                return act(self._execute, ticket, int(now * 1e6))
-            except apsw.BusyError:
-                return None
-            except (apsw.Error, OSError) as error:
-                self._abort(broken=True)
-                raise engine_error(error, self._path, name, committing=acting) from error
-            except FencelockError as error:
-                error.name = name
-                raise
-            finally:
-                self._in_request = False
-        finally:
-            try:  # noqa: SIM105 - every request passes here
-                self._mutex.release()
-            except RuntimeError:
-                pass  # it was never acquired
-
     def transact(
         self, begin: str, deadline: float, name: str | None, act: Callable[..., T], *args: Any
     ) -> T:
-        """Act in a transaction, then send the wake-ups. A failure becomes an `EngineError`."""
+        """Act in a transaction, then send the wake-ups. A failure becomes an `EngineError`.
+
+        With ONE_STATEMENT instead of a `begin`, the act is a statement that is a transaction by itself and
+        wakes nobody. It gets the current time as its last argument, so it does not wait for a busy file:
+        after a long wait it would store a ticket that has expired already.
+        """
         try:
             # Inside the `try`, so that an interruption at any point releases the mutex.
             if not self._mutex.acquire(blocking=False):
@@ -122,10 +85,16 @@ class LockFile:
                 self._deadline = deadline
                 if now >= self._check_at:
                     self._check(now)
-                self._execute(begin)
-                result: T = act(self._operations, *args)
-                committing = True
-                self._execute("COMMIT")
+                    now = clock.now()
+                if begin == ONE_STATEMENT:
+                    self._deadline = -math.inf
+                    committing = True
+                    result: T = act(self._execute, *args, int(now * 1e6))
+                else:
+                    self._execute(begin)
+                    result = act(self._operations, *args)
+                    committing = True
+                    self._execute("COMMIT")
             except (apsw.Error, OSError) as error:
                 self._abort(broken=not isinstance(error, apsw.BusyError))
                 raise engine_error(error, self._path, name, committing=committing) from error
@@ -200,9 +169,8 @@ class LockFile:
         connection = connect(self._path, self._wait_for_file)
         self._execute = connection.cursor().execute
         self._operations = Operations(self._execute)
-        self._connection = (
-            connection  # last: after an interruption there is no half-ready connection
-        )
+        # Last: after an interruption there is no half-ready connection.
+        self._connection = connection
 
     def _wait_for_file(self, tries: int) -> bool:
         """SQLite's busy handler: pause, then return whether to try again."""

@@ -31,7 +31,7 @@ from fencelock.core.ticket import (
 )
 from fencelock.engines.sqlite import uncontended
 from fencelock.engines.sqlite.admission import Admission, Holders
-from fencelock.engines.sqlite.statements import JOIN, REMOVE, SQL
+from fencelock.engines.sqlite.statements import SQL
 from fencelock.engines.sqlite.uncontended import pack_owner
 from fencelock.io import clock
 
@@ -97,7 +97,7 @@ class Operations(Admission):
         expires = now + int(ticket.ttl * 1e6)
         identity = ticket.name, fence, ticket.id, pack_owner(ticket.owner), now
         place = (now, expires, None) if admitted else (None, expires, listen(ticket.id))
-        self._execute(JOIN, identity + place)
+        self._execute(SQL["join"], identity + place)
         if ticket.share.group:
             self._execute(SQL["share"], (ticket.name, fence, *ticket.share))
         if sweep:
@@ -132,7 +132,7 @@ class Operations(Admission):
         if holders is None:
             return False
         if holders.id == ticket.id:
-            self._execute(REMOVE, (name, holders.last))
+            self._execute(SQL["remove"], (name, holders.last))
             abandons = departure.abandoned(abandoned)
             if abandons != abandoned:
                 self._execute(SQL["flag"], (name, int(abandons)))
@@ -142,7 +142,7 @@ class Operations(Admission):
         if holders.share.group:
             fence, weight = self._member(ticket, holders)
             if fence:
-                self._execute(REMOVE, (name, fence))
+                self._execute(SQL["remove"], (name, fence))
                 if holders.followed:
                     self.admit(name, holders.without(weight), holders.last, now, abandoned)
                 return True
@@ -307,10 +307,8 @@ class Operations(Admission):
         """The standing of a waiter: when does the ticket ahead expire? The holders, at least, are alive."""
         while True:
             ahead, expires, address = self._execute(SQL["ahead"], (name, fence)).fetchone()
-            if address is None:
-                expires = (
-                    holders.expires
-                )  # directly behind the holders: the end of any may make room
+            if address is None:  # directly behind the holders: the end of any may make room
+                expires = holders.expires
             if expires > now:
                 return Standing(WAITING, fence, False, (expires - now) / 1e6)
             self.remove_expired_waiter(name, ahead, address)

@@ -13,10 +13,3 @@ def _statements() -> dict[str, str]:
 
 
 SQL = _statements()
-
-# The statements of the most frequent requests.
-TAKE = SQL["take"]
-GIVE_BACK = SQL["give_back"]
-LOOK = SQL["look"]
-JOIN = SQL["join"]
-REMOVE = SQL["remove"]

@@ -56,6 +56,7 @@ class Contexts:
                 self._contexts.pop(ended).abandon()
             context, self._first = self._first or self._make(), None
             context.io.verify()  # binds it to this event loop
+            context.contexts = self
             self._contexts[place] = context
             if context.io.blocking:
                 self.current = context
@@ -75,7 +76,7 @@ class Contexts:
         """The program ends: what is held counts as lost, because daemon threads may go on. Then release
         it."""
         for context in self.every():
-            if context.closing or context.idle:
+            if context.closing or (context.idle and not (context.entering or context.sweeper)):
                 continue
             if not context.io.blocking:
                 context.abandon()

@@ -63,6 +63,10 @@ class Program:
         """Close its input, and wait for its end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for its end."""
         return self._process.wait(PATIENCE)
 
     def __enter__(self) -> Self:

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from textwrap import dedent
 from typing import Self
@@ -35,13 +36,14 @@ class Program:
             stdin=subprocess.PIPE,
             stdout=self._file,
             stderr=self._file,
+            start_new_session=True,  # so that its own children can be ended with it
         )
         self.pid = self._process.pid
 
     @classmethod
-    def of(cls, argument: str, *parts: str) -> Self:
+    def of(cls, argument: str, *parts: str, more: Sequence[str | Path] = ()) -> Self:
         """Run the source text that consists of these parts. `sys.argv[1]` is the argument."""
-        return cls(sys.executable, "-c", "\n".join(map(dedent, parts)), argument)
+        return cls(sys.executable, "-c", "\n".join(map(dedent, parts)), argument, *more)
 
     @property
     def output(self) -> str:
@@ -73,13 +75,14 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
         self.end()
         self._file.close()
 
 
-def output_of(argument: str, *parts: str) -> str:
+def output_of(argument: str, *parts: str, more: Sequence[str | Path] = ()) -> str:
     """Run this source text to its end, which must be a good one. Returns what it printed."""
-    with Program.of(argument, *parts) as program:
+    with Program.of(argument, *parts, more=more) as program:
         assert program.end() == 0, program.output
         return program.output

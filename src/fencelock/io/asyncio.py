@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any, TypeVar
+from weakref import ref
 
 from fencelock.core.errors import FencelockError
 from fencelock.io import clock
@@ -95,7 +96,11 @@ class AsyncioIO(IO):
         return await asyncio.shield(task)
 
     def caller(self) -> object:
-        return asyncio.current_task(self._loop)  # to find out the running loop takes a system call
+        # Not the task itself: its result or its error may have the lease, which would then never be gone.
+        # Two references to one task are equal, and a task that is gone equals no other.
+        # To find out the running loop takes a system call, so this passes it.
+        task = asyncio.current_task(self._loop)
+        return None if task is None else ref(task)
 
     def verify(self) -> None:
         loop = asyncio._get_running_loop()

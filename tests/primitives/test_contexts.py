@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,22 @@ def test_a_lease_that_has_outlived_its_client_is_refused_in_a_child(tmp_path: Pa
 
     assert "can't be used in its child" in in_child(release)
     lease.release()
+
+
+def test_a_child_that_forgets_the_parents_lease_is_not_warned(tmp_path: Path) -> None:
+    with fencelock.Client(f"sqlite:///{tmp_path}/locks.db") as client:
+        leases = [client.lock("x").acquire()]
+
+        def forget() -> str:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                leases.clear()
+                gc.collect()
+            return f"{len(caught)} warnings"
+
+        assert in_child(forget) == "0 warnings"
+        leases[0].renew()
+        leases[0].release()
 
 
 def test_in_memory_a_child_holds_nothing() -> None:

@@ -173,7 +173,7 @@ async def test_with_asyncio_the_warning_names_the_place(url: str) -> None:
 async def test_a_task_that_has_ended_keeps_no_lease(url: str) -> None:
     """The caller is a task, and its result or the traceback of its error has the lease."""
 
-    async def fail() -> None:
+    async def fail(client: fencelock.AsyncClient) -> None:
         lease = await client.lock("z", ttl=LONG).acquire()
         raise ValueError(f"so {lease} is not released")
 
@@ -182,7 +182,7 @@ async def test_a_task_that_has_ended_keeps_no_lease(url: str) -> None:
             await asyncio.create_task(client.lock("x", ttl=LONG).acquire())
             await asyncio.wait_for(client.lock("y", ttl=LONG).acquire(), 60)
             with suppress(ValueError):
-                await asyncio.create_task(fail())
+                await asyncio.create_task(fail(client))
             await asyncio.sleep(0)  # until then the loop itself has the last task
         assert sorted(each[:17] for each in said) == [f"the lease on {name!r} " for name in "xyz"]
         await soon(lambda: client._context.idle, "nothing to be renewed")

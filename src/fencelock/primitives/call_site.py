@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from os.path import dirname
 from types import CodeType, FrameType
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = dirname(dirname(__file__))
 _LENGTH = len(_PACKAGE)
 
 

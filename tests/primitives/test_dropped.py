@@ -123,7 +123,7 @@ def warned() -> Iterator[list[str]]:
 
 def assert_is_here(warning: str) -> None:
     """Whether it names a line of this file that acquires something."""
-    place = re.search(r"acquired at (.*):(\d+), in (\w+)\.", warning)
+    place = re.search(r"acquired at (\S+):(\d+)", warning)
     assert place is not None, warning
     assert place[1] == __file__
     assert "# here" in linecache.getline(__file__, int(place[2]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import redis
 from celery import Celery
@@ -16,7 +15,7 @@ from tests.waiting import PATIENCE
 TASKS = 20
 
 
-def test_a_client_at_module_level_works_in_every_child(redis_url: str, tmp_path: Path) -> None:
+def test_a_client_at_module_level_works_in_every_child(redis_url: str) -> None:
     app = Celery(broker=redis_url, backend=redis_url, set_as_current=False)
     app.conf.result_backend_thread_safe = True
     worker = Program(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import importlib
 import json
 import os
 import socket
@@ -42,7 +43,7 @@ def get(path: str) -> Any:
         connection.close()
 
 
-def answers_of_both(server: Program, path: str) -> list[dict[str, Any]]:
+def answers_of_both(path: str) -> list[dict[str, Any]]:
     """An answer of each worker."""
     seen: dict[int, dict[str, Any]] = {}
 
@@ -72,7 +73,7 @@ def test_gunicorn_with_preload(redis_url: str, tmp_path: Path) -> None:
         environment={**os.environ, "FENCELOCK_URL": redis_url},
     )
     with server, fencelock.Client(redis_url) as other:
-        for said in answers_of_both(server, path):
+        for said in answers_of_both(path):
             assert said["pid"] == said["owner"] != server.pid
             assert f"belongs to process {server.pid}" in said["refusal"]
         assert other.lock("gunicorn:parent").try_acquire() is None, "it is the parent's, unharmed"
@@ -91,7 +92,7 @@ def test_uvicorn_with_workers(redis_url: str, tmp_path: Path) -> None:
         environment={**os.environ, "FENCELOCK_URL": redis_url},
     )
     with server:
-        for said in answers_of_both(server, path):
+        for said in answers_of_both(path):
             assert said["pid"] == said["owner"] != server.pid
         server.terminate()
         assert server.wait() == 0, server.output
@@ -103,7 +104,7 @@ def test_an_asgi_program_in_one_loop_after_the_other(
 ) -> None:
     """As the test clients of web frameworks run it: with a new event loop for each test."""
     monkeypatch.setenv("FENCELOCK_URL", redis_url)
-    from tests.frameworks import asgi
+    asgi = importlib.reload(importlib.import_module("tests.frameworks.asgi"))
 
     async def serve() -> int:
         sent: list[dict[str, Any]] = []

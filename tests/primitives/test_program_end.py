@@ -53,7 +53,8 @@ def test_a_program_that_ends_releases_what_it_holds(
     assert_released(other)
 
 
-def test_on_a_server_too(redis_url: str) -> None:
+def test_on_a_server_too(redis_server: RedisFactory) -> None:
+    redis_url = redis_server().url
     output_of(redis_url, HOLD, "leases = client.lock_all(['y', 'z'], ttl=3600).acquire()")
     with fencelock.Client(redis_url) as other:
         for name in "xyz":
@@ -168,9 +169,9 @@ FORKING = {
 @pytest.mark.parametrize("how", FORKING)
 @pytest.mark.parametrize("engine", ["redis", "sqlite"])
 def test_a_child_does_not_release_what_its_parent_holds(
-    how: str, engine: str, url: str, redis_url: str
+    how: str, engine: str, url: str, redis_server: RedisFactory
 ) -> None:
-    url = redis_url if engine == "redis" else url
+    url = redis_server().url if engine == "redis" else url
     said = output_of(
         url,
         HOLD,

@@ -96,10 +96,8 @@ class AsyncioIO(IO):
         return await asyncio.shield(task)
 
     def caller(self) -> object:
-        # Not the task itself: its result or its error may have the lease, which would then never be gone.
-        # Two references to one task are equal, and a task that is gone equals no other.
-        # To find out the running loop takes a system call, so this passes it.
-        task = asyncio.current_task(self._loop)
+        task = asyncio.current_task(self._loop)  # to find out the running loop takes a system call
+        # Weakly: a task that has returned its lease must not keep it alive (see `BaseLease.__del__`).
         return None if task is None else ref(task)
 
     def verify(self) -> None:

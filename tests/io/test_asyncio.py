@@ -139,10 +139,12 @@ async def test_callers_are_tasks(io: AsyncioIO) -> None:
     async def who() -> object:
         return io.caller()
 
-    one, other = await asyncio.gather(asyncio.create_task(who()), asyncio.create_task(who()))
-    caller: Any = io.caller()
-    assert caller() is asyncio.current_task()
+    tasks = [asyncio.create_task(who()), asyncio.create_task(who())]
+    one, other = await asyncio.gather(*tasks)
+    assert io.caller() == io.caller()
     assert len({one, other, io.caller()}) == 3
+    tasks.clear()
+    assert len({one, other, await asyncio.create_task(who())}) == 3, "a later task is another one"
 
 
 def test_it_belongs_to_the_loop_in_which_it_was_first_used() -> None:

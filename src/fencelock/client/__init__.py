@@ -52,7 +52,7 @@ DAY = 86_400.0
 
 
 class AsyncClient(BaseClient):
-    """Locks for asyncio programs. One per event loop; the first use binds it to the running loop.
+    """Locks for asyncio programs. Works in every event loop and in a forked child; leases do not move.
 
     The arguments are those of `Client`, and so are the options of its methods. There are two differences.
     `on_lost="cancel"` cancels the body of the `async with` when the lease is lost, and turns that
@@ -194,7 +194,7 @@ class AsyncClient(BaseClient):
 
 
 class Client(BaseClient):
-    """Locks for blocking programs. Safe to share between threads; make a new one after a fork.
+    """Locks for blocking programs. Safe to share between threads. Works in a forked child, too.
 
     `url` chooses the engine; without one it is `FENCELOCK_URL` or a SQLite file in the user's state
     folder. A dict, `{"order:*": url1, "*": url2}`, gives each name the engine of the first pattern that

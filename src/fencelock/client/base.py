@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencelock.client.options import KnowsOptions
-from fencelock.core.errors import UnsafeEngine, Unsupported
+from fencelock.core.errors import FencelockError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, Owner, Share
 from fencelock.engines.contract import NO_SHARING, Engine, Guarantee, Traits
@@ -65,6 +68,27 @@ class BaseClient:
     def _context(self) -> Context:
         """What this client has in this process and event loop."""
         return self._contexts.here()
+
+    def release_on_sigterm(self) -> None:
+        """Let SIGTERM end this program in order: `with` blocks end, and all that is held is released.
+
+        By default SIGTERM ends a program at once, and its locks become free only when their ttl has passed.
+        After this call it raises `SystemExit(143)` in the main thread. With `asyncio.run` that cancels all
+        tasks. It concerns the whole program, with all its clients.
+
+        If the program has its own handler of SIGTERM, or ignores it, nothing changes: that handler decides
+        when the program ends. A handler that the program sets later replaces this one. Call it in the main
+        thread; a second call does nothing.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise FencelockError(
+                "release_on_sigterm() can only be called in the main thread, because Python sets signal "
+                "handlers only there: call it where the program starts"
+            )
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _end_program)
+            # Runs before all that is held is released: another SIGTERM must not cut that short.
+            atexit.register(_ignore_sigterm)
 
     def _allow(self, purpose: Guarantee) -> None:
         if purpose not in ("efficiency", "correctness"):
@@ -144,6 +168,15 @@ class BaseClient:
     def _require_sharing(self) -> None:
         if not self.traits.supports_sharing:
             raise Unsupported(NO_SHARING)
+
+
+def _end_program(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _ignore_sigterm() -> None:
+    if signal.getsignal(signal.SIGTERM) is _end_program:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _opener_of(url: str | Routes) -> Callable[[IO], Engine]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -129,6 +130,9 @@ class MemoryEngine(Engine):
 
 
 _stores: dict[str, MemoryStore] = {}
+
+# A forked child starts with empty stores: its copies of the parent's tickets would never be released.
+os.register_at_fork(after_in_child=_stores.clear)
 
 
 def open_memory(url: Url, io: IO) -> MemoryEngine:

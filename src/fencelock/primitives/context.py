@@ -48,6 +48,9 @@ class Context:
         parent's."""
         self.closing = False
         """Whether the client is closed here, or about to be."""
+        self.contexts: object = None
+        """The `Contexts` to which this one belongs. A lease may outlive its client, and by this it keeps them
+        alive: a fork and the end of the program must still find it."""
         self.held: dict[tuple[str, object], Claim] = {}
         """The claims that are held, by name and caller."""
         self.entering: dict[str, Claim] = {}

@@ -57,6 +57,7 @@ class Contexts:
             context = self._contexts.setdefault(
                 place, context
             )  # a signal handler may have been faster
+            context.contexts = self
             if context.io.blocking:
                 self.current = context
             return context
@@ -75,7 +76,7 @@ class Contexts:
         """The program ends: what is held counts as lost, because daemon threads may go on. Then release
         it."""
         for context in self.every():
-            if context.closing or context.idle:
+            if context.closing or (context.idle and not (context.entering or context.sweeper)):
                 continue
             if not context.io.blocking:
                 context.abandon()

@@ -96,7 +96,7 @@ def test_ls(cli: Cli, client: fencelock.Client) -> None:
 
 
 def test_ls_shows_what_was_abandoned(cli: Cli, client: fencelock.Client, name: str) -> None:
-    client.lock(name).acquire()
+    _ = client.lock(name).acquire()
     client.break_lock(name)
     with client.lock(name):
         head, row = cli("ls", name).stdout.splitlines()

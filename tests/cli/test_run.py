@@ -48,7 +48,7 @@ def test_the_environment(cli: Cli, client: fencelock.Client, name: str) -> None:
 
 
 def test_an_abandoned_lock(cli: Cli, client: fencelock.Client, name: str) -> None:
-    client.lock(name).acquire()
+    _ = client.lock(name).acquire()
     assert client.break_lock(name)
     ended = cli("run", name, "--", "sh", "-c", "echo $FENCELOCK_ABANDONED")
     assert ended.stdout == "1\n"

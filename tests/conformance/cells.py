@@ -121,6 +121,8 @@ class Cell:
         self.name = f"test:{uuid4().hex}"
         self._clients: list[Any] = []
         self._actors: list[Actor] = []
+        self._results: list[Any] = []
+        """What was acquired, until the end of the test: a lease that nobody keeps is not renewed."""
 
     def client(self, **options: Any) -> Any:
         """A client of this face: `Client` or `AsyncClient`."""
@@ -137,13 +139,16 @@ class Cell:
         if not getattr(self.client().traits, trait):
             pytest.skip(f"trait {trait}=False")
 
-    async def run(self, act: Callable[[], Any]) -> Any:
-        """Act as a caller of no importance."""
+    async def run(self, act: Callable[[], Any], *, keep: bool = True) -> Any:
+        """Act as a caller of no importance. The result lives as long as the cell, unless told otherwise."""
         actor = ThreadActor() if self.face == "sync" else TaskActor()
         try:
-            return await actor.do(act)
+            result = await actor.do(act)
         finally:
             await actor.close()
+        if keep:
+            self._results.append(result)
+        return result
 
     async def close(self) -> None:
         for actor in self._actors:

@@ -123,7 +123,7 @@ async def test_every_primitive_is_cancelled_at_every_await(
     for trait in TRAITS.get(operation, ()):
         cell.needs(trait)
     other = cell.client()
-    await other.lock(f"{cell.name}:obstacle").acquire()
+    _ = await other.lock(f"{cell.name}:obstacle").acquire()
 
     async def nothing_left() -> bool:
         return bool(await other.names(f"*{cell.name}*") == [f"{cell.name}:obstacle"])

@@ -21,7 +21,8 @@ async def test_a_lease_that_nobody_can_release_ends_with_its_ttl(
         monkeypatch.setattr(client._contexts, "default_ttl", TTL)
 
     async def dropped() -> int:
-        lease = await cell.run(client.lock(cell.name, **lasting(client, TTL)).acquire)
+        lock = client.lock(cell.name, **lasting(client, TTL))
+        lease = await cell.run(lock.acquire, keep=False)
         fence: int = lease.fence
         del lease
         return fence

@@ -120,7 +120,7 @@ def test_a_long_wait_costs_its_renewals_only(client: fencelock.Client, url: str)
 
 
 def test_the_abandoned_flag_travels_with_the_push(client: fencelock.Client) -> None:
-    client.lock("x").acquire()
+    _ = client.lock("x").acquire()
     thread, got = in_thread(lambda: client.lock("x", ttl=600).acquire())
     queued(client, 1)
     assert client.break_lock("x")

@@ -54,9 +54,8 @@ class Contexts:
                 self._contexts.pop(ended).abandon()
             context, self._first = self._first or self._make(), None
             context.io.verify()  # binds it to this event loop
-            context = self._contexts.setdefault(
-                place, context
-            )  # a signal handler may have been faster
+            # A signal handler may have been faster.
+            context = self._contexts.setdefault(place, context)
             context.contexts = self
             if context.io.blocking:
                 self.current = context
@@ -73,8 +72,7 @@ class Contexts:
         self._mutex = threading.RLock()
 
     def end(self) -> None:
-        """The program ends: what is held counts as lost, because daemon threads may go on. Then release
-        it."""
+        """Release what is held when the program ends. It counts as lost first: daemon threads may go on."""
         for context in self.every():
             if context.closing or (context.idle and not (context.entering or context.sweeper)):
                 continue

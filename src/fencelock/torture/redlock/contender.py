@@ -158,12 +158,17 @@ class Attempt:
             world.at(world.now + random.uniform(0, 2 * self.ttl), lambda: self._renew(win))
         if random.random() < 0.2:
             again = world.now + random.uniform(0, self.ttl)
-            world.at(again, lambda: None if win.released else _enter_again(self, win))
+            world.at(again, lambda: self._enter_again(win))
         if random.random() < 0.3:
             world.counts["crashes"] += 1  # nothing is released, and then it uses other tickets
             self.owner.again()
         else:
             world.at(world.now + random.uniform(0, 1.5 * self.ttl), lambda: self._give_back(win))
+
+    def _enter_again(self, win: Win) -> None:
+        if not win.released:
+            self.world.counts["enters again"] += 1
+            Attempt(self.owner, self.id, known=win)
 
     def _give_back(self, win: Win) -> None:
         if win.released:
@@ -201,8 +206,3 @@ class Attempt:
             self.world.send(
                 index, f"{departure.name.lower()} {self.id}", release, lambda _: None, 0
             )
-
-
-def _enter_again(attempt: Attempt, win: Win) -> None:
-    attempt.world.counts["enters again"] += 1
-    Attempt(attempt.owner, attempt.id, known=win)

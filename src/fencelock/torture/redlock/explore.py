@@ -16,25 +16,84 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
-from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Raise, Vote
+from fencelock.engines.redlock.protocol import Answer, Bid, Outcome, Vote
 from fencelock.torture.redlock.node import Node, Trace
-from fencelock.torture.redlock.states import (
-    GRANT,
-    NONE,
-    BidState,
-    Column,
-    Exchange,
-    State,
-    renumbered,
-    with_column,
-    without_sent,
-)
 
 NODES = 3
 NAME = "x"
+NONE, GRANT = 0, -1
+
+T = TypeVar("T")
+
+# A state is made of plain tuples: millions of them have to be compared.
+
+
+class Exchange(NamedTuple):
+    """What is under way between one bid and one node, and what the bid knows of the node."""
+
+    request: int = NONE
+    """The request under way: a grant (-1), a raise to a fence, or nothing."""
+    sent: int = NONE
+    """The last request that has arrived. It and the grant may arrive again."""
+    answer: int = NONE
+    """The answer under way: the fence of a grant, or nothing."""
+    seen: int = 0
+    asked: bool = False
+
+
+class Column(NamedTuple):
+    """One node, and the exchanges between it and all bids."""
+
+    holder: int
+    fence: int
+    intact: bool
+    floor: int
+    ceiling: int
+    exchanges: tuple[Exchange, ...]
+
+    def exchanged(self, bid: int, exchange: Exchange) -> Column:
+        """The same node after an exchange with a bid."""
+        return self._replace(exchanges=_with(self.exchanges, bid, exchange))
+
+
+class BidState(NamedTuple):
+    """What a bid knows, apart from its exchanges with nodes."""
+
+    fence: int = 0
+    over: bool = False
+    began_after: int = 0
+
+
+class State(NamedTuple):
+    """Everything at one moment."""
+
+    columns: tuple[Column, ...]
+    bids: tuple[BidState, ...]
+    current: tuple[int, ...]
+    """How many bids each client has begun."""
+    announced: tuple[int, ...]
+    again: int
+    """How many requests may still arrive a second time."""
+    losses: int
+    """How many losses of a node's data may still happen."""
+    before: tuple[int, ...] = ()
+    """The bids that were under way at the last loss of data."""
+
+    def with_column(self, index: int, column: Column) -> State:
+        """The state with one node changed."""
+        return self._replace(columns=_with(self.columns, index, column))
+
+    def renumbered(self) -> State:
+        """The state that stands for all states that differ only in the numbering of the nodes."""
+        return self._replace(columns=tuple(sorted(self.columns)))
+
+
+def _with(items: tuple[T, ...], index: int, item: T) -> tuple[T, ...]:
+    return (*items[:index], item, *items[index + 1 :])
 
 
 class _ExactNode(Node):
@@ -91,7 +150,7 @@ class Explorer:
                 for _, after, violation in self.steps(state):
                     if violation:
                         return Found(len(parents), False, violation, self._trail(parents, here))
-                    after = renumbered(after)
+                    after = after.renumbered()
                     key = hash(after)
                     if key not in parents:
                         parents[key] = here
@@ -111,7 +170,7 @@ class Explorer:
             label, state = next(
                 (label, after)
                 for label, after, _ in self.steps(state)
-                if hash(renumbered(after)) == key
+                if hash(after.renumbered()) == key
             )
             trail.append(label)
         return (*trail, next(label for label, _, violation in self.steps(state) if violation))
@@ -139,21 +198,16 @@ class Explorer:
         if begun == self.owned[client]:
             return
         bid = begun + (self.owned[0] if client else 0)
-        began_after = max(state.announced, default=0)
-        columns = []
-        for column in state.columns:
-            exchanges = list(column.exchanges)
-            exchanges[bid] = Exchange(request=GRANT, asked=True)
-            if begun:  # nobody reads answers to the previous bid; its requests may still arrive
-                exchanges[bid - 1] = Exchange(exchanges[bid - 1].request, exchanges[bid - 1].sent)
-            columns.append(column._replace(exchanges=tuple(exchanges)))
-        bids = list(state.bids)
-        bids[bid] = BidState(began_after=began_after)
-        if begun:
-            bids[bid - 1] = BidState(over=True)
-        current = list(state.current)
-        current[client] += 1
-        after = state._replace(columns=tuple(columns), bids=tuple(bids), current=tuple(current))
+        bids = _with(state.bids, bid, BidState(began_after=max(state.announced, default=0)))
+        columns = [column.exchanged(bid, Exchange(GRANT, asked=True)) for column in state.columns]
+        if begun:  # nobody reads answers to the previous bid; its requests may still arrive
+            bids = _with(bids, bid - 1, BidState(over=True))
+            columns = [
+                column.exchanged(bid - 1, Exchange(*column.exchanges[bid - 1][:2]))
+                for column in columns
+            ]
+        current = _with(state.current, client, begun + 1)
+        after = state._replace(columns=tuple(columns), bids=bids, current=current)
         yield f"client {client} begins {self._label(bid)}", after, ""
 
     def _arrive(
@@ -181,9 +235,15 @@ class Explorer:
                     heard = answer.fence if self._listens(state, bid, answer.fence) else NONE
                     sent = request if state.again else NONE
                     after_exchange = exchange._replace(request=NONE, sent=sent, answer=heard)
-                after = with_column(state, index, self._column(node, column, bid, after_exchange))
-                if late and state.again == 1:
-                    after = without_sent(after)
+                after = state.with_column(index, self._column(node, column, bid, after_exchange))
+                if late and state.again == 1:  # nothing may arrive a second time any more
+                    unsent = [
+                        column._replace(
+                            exchanges=tuple(x._replace(sent=NONE) for x in column.exchanges)
+                        )
+                        for column in after.columns
+                    ]
+                    after = after._replace(columns=tuple(unsent))
                 fired = f" (the ttl of {self._label(column.holder)} fired)" if fires else ""
                 told = f"{answer.vote.name.lower()} {answer.fence or ''}".strip()
                 yield f"{label}{fired}: {told}", after._replace(again=state.again - late), ""
@@ -199,17 +259,14 @@ class Explorer:
         over = bid.outcome is Outcome.WON
         columns = list(state.columns)
         for node, exchange in enumerate(exchanges):
-            request = _requested(orders, node) or exchange.request
+            request = dict(orders).get(node, exchange.request)
             answer = NONE if node == index else exchange.answer
             if over:  # only raises of nodes that are behind are left to do
                 answer = answer if answer < bid.fence else NONE
                 exchange = Exchange(request, exchange.sent, answer)
             else:
                 exchange = Exchange(request, exchange.sent, answer, bid.seen[node], bid.asked[node])
-            mine = columns[node].exchanges
-            columns[node] = columns[node]._replace(
-                exchanges=(*mine[:number], exchange, *mine[number + 1 :])
-            )
+            columns[node] = columns[node].exchanged(number, exchange)
         called, violation, announced = self._label(number), "", state.announced
         label = f"{called} hears node {index}"
         if over and not known.over:
@@ -219,32 +276,28 @@ class Explorer:
             elif bid.fence <= known.began_after:
                 violation = f"{called} was given {bid.fence} after {known.began_after}"
             announced = tuple(sorted((*announced, bid.fence)))
-        bids = list(state.bids)
-        bids[number] = BidState(bid.fence, over, 0 if over else known.began_after)
-        after = state._replace(columns=tuple(columns), bids=tuple(bids), announced=announced)
+        told = BidState(bid.fence, over, 0 if over else known.began_after)
+        bids = _with(state.bids, number, told)
+        after = state._replace(columns=tuple(columns), bids=bids, announced=announced)
         return label, after, violation
 
     def _lose_or_readmit(self, state: State, index: int) -> Iterator[tuple[str, State, str]]:
         column = state.columns[index]
         others = [other for place, other in enumerate(state.columns) if place != index]
         if column.intact and state.losses and all(other.intact for other in others):
-            blank = Column(-1, 0, False, 0, 0, column.exchanges)
-            under_way = [bid for bid in range(len(state.bids)) if self._current(state, bid)]
-            before = tuple(bid for bid in under_way if not state.bids[bid].over)
-            after = with_column(state, index, blank)
-            yield (
-                f"node {index}: loses its data",
-                after._replace(losses=state.losses - 1, before=before),
-                "",
-            )
-        ended = not any(
-            self._current(state, bid) and not state.bids[bid].over for bid in state.before
-        )
-        if not column.intact and (ended or not self.waits):
+            after = state.with_column(index, Column(-1, 0, False, 0, 0, column.exchanges))
+            before = self._under_way(state, range(len(state.bids)))
+            after = after._replace(losses=state.losses - 1, before=before)
+            yield f"node {index}: loses its data", after, ""
+        if not column.intact and not (self.waits and self._under_way(state, state.before)):
             floor = max(other.ceiling for other in others) if self.learns else 0
             readmitted = column._replace(intact=True, floor=floor, ceiling=floor)
-            after = with_column(state, index, readmitted)._replace(before=())
+            after = state.with_column(index, readmitted)._replace(before=())
             yield f"node {index}: votes again, above {floor}", after, ""
+
+    def _under_way(self, state: State, bids: Iterable[int]) -> tuple[int, ...]:
+        """The bids among these that their clients have neither won nor given up."""
+        return tuple(bid for bid in bids if self._current(state, bid) and not state.bids[bid].over)
 
     def _listens(self, state: State, bid: int, fence: int) -> bool:
         over = state.bids[bid].over
@@ -265,13 +318,9 @@ class Explorer:
 
     def _column(self, node: Node, column: Column, bid: int, exchange: Exchange) -> Column:
         trace = node.names[NAME]
-        exchanges = (*column.exchanges[:bid], exchange, *column.exchanges[bid + 1 :])
         holder = int(trace.holder) if trace.holder else -1
-        return Column(holder, trace.fence, True, node.floor, node.ceiling, exchanges)
-
-
-def _requested(orders: list[Raise], node: int) -> int:
-    return next((order.fence for order in orders if order.node == node), NONE)
+        after = Column(holder, trace.fence, True, node.floor, node.ceiling, column.exchanges)
+        return after.exchanged(bid, exchange)
 
 
 BOUNDS: tuple[tuple[tuple[int, int], int, int, tuple[int, ...]], ...] = (

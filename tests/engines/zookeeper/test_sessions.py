@@ -172,7 +172,8 @@ assert threading.active_count() == 1, threading.enumerate()
 
 
 async def test_a_program_that_does_not_close_its_client_ends(cell: Cell) -> None:
-    program = f"import fencelock; fencelock.Client({cell.url!r}).lock({cell.name!r}).acquire()"
+    held = f"fencelock.Client({cell.url!r}).lock({cell.name!r}).acquire()"
+    program = f"import fencelock; lease = {held}"
     done = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )

@@ -129,7 +129,7 @@ def test_a_finalizer_releases_a_lease_while_all_of_them_are_gone_through(url: st
         leases = [client.lock(f"{number}:{uuid4().hex}", ttl=600).acquire() for number in range(3)]
         context, held = client._context, {lease.id: lease for lease in leases}
         with context._mutex:
-            for these in (context._schedule._new, context._schedule._entries):
+            for these in (context._schedule.new, context._schedule.entries):
                 for id in these:
                     held[id].release()
         eventually(lambda: context.idle, "all to be forgotten")

@@ -77,7 +77,7 @@ def test_a_loss_that_is_noticed_only_at_the_next_renewal(monkeypatch: Patch) -> 
     class Planted(Schedule):
         def postpone(self, claim: Claim, due: float) -> None:
             super().postpone(claim, due)
-            if (entry := self._entries.get(claim.ticket.id)) is not None:
+            if (entry := self.entries.get(claim.ticket.id)) is not None:
                 entry.due += claim.ticket.ttl / 3
 
     monkeypatch.setattr(context, "Schedule", Planted)

@@ -13,10 +13,10 @@ CallSite = tuple[CodeType, int]
 """Some code of the user's program, and how far it was: the index of an instruction."""
 
 
-def call_site(depth: int) -> CallSite | None:
-    """The innermost code outside this package, at least `depth` calls above the caller. None if none is."""
-    # Each acquire comes by here. So this calls nothing but `_getframe`, and `place_of` finds the line later.
-    frame: FrameType | None = sys._getframe(depth + 1)
+def call_site() -> CallSite | None:
+    """The innermost code outside this package that called it, the caller's own caller at least."""
+    # Each `acquire()` comes by here. So this only calls `_getframe`, and `place_of` finds the line later.
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename[:_LENGTH] == _PACKAGE:
         frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lasti)

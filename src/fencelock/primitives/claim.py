@@ -13,7 +13,6 @@ from fencelock.core.ticket import ADMITTED, WAITING, Departure, Standing, Ticket
 from fencelock.io.contract import Event
 
 if TYPE_CHECKING:
-    from fencelock.primitives.call_site import CallSite
     from fencelock.primitives.context import Context
 
 # Why a claim has ended.
@@ -78,7 +77,6 @@ class Claim:
         "reason",
         "recheck_at",
         "sent_at",
-        "site",
         "state",
         "suspended",
         "ticket",
@@ -93,7 +91,6 @@ class Claim:
         caller: object,
         flexible: bool = False,
         quiet: bool = False,
-        site: CallSite | None = None,
     ) -> None:
         self.context = context
         self.ticket = ticket
@@ -103,8 +100,6 @@ class Claim:
         """Whether the caller did not ask for this ttl, so that a shorter one will do."""
         self.quiet = quiet
         """Whether a loss is expected, and not worth a warning."""
-        self.site = site
-        """Where the caller asked for it."""
         self.state = OUTSIDE
         self.reason: str | None = None
         self.was_held = False

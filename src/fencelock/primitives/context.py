@@ -14,7 +14,7 @@ from fencelock.core.ticket import Departure, Owner
 from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event
 from fencelock.io.reentry import ownership
-from fencelock.primitives.call_site import place_of
+from fencelock.primitives.call_site import CallSite, place_of
 from fencelock.primitives.claim import (
     CLOSED,
     DROPPED,
@@ -24,7 +24,7 @@ from fencelock.primitives.claim import (
     Claim,
 )
 from fencelock.primitives.keeper import Keeper
-from fencelock.primitives.schedule import Schedule
+from fencelock.primitives.schedule import RENEW_AT, Schedule
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT, Sweeper
 
 log = logging.getLogger("fencelock")
@@ -89,8 +89,16 @@ class Context:
                 if self.closing:
                     self.verify()
                 claim.held(now)
-                self.held[claim.ticket.name, claim.caller] = claim
-                due, keeper = self._schedule.add(claim), self._keeper
+                ticket, schedule, keeper = claim.ticket, self._schedule, self._keeper
+                self.held[ticket.name, claim.caller] = claim
+                # As `Schedule.add`, written out for a claim that did not wait.
+                if ticket.id in schedule.entries:
+                    due = schedule.add(claim)
+                else:
+                    schedule.new[ticket.id] = claim
+                    if ticket.ttl < schedule.shortest_ttl:
+                        schedule.shortest_ttl = ticket.ttl
+                    due = claim.sent_at + ticket.ttl * RENEW_AT
                 if due < keeper.sleeping_until or claim.deadline < keeper.busy_until:
                     keeper.wake(claim, due)
 
@@ -107,10 +115,14 @@ class Context:
             self._keeper.soon(partial(self.forget, claim))
             return
         with self._mutex:
-            key = claim.ticket.name, claim.caller
-            if key in self.held and self.held[key] is claim:
-                del self.held[key]
-            self._schedule.remove(claim)
+            ticket, held, schedule = claim.ticket, self.held, self._schedule
+            key = ticket.name, claim.caller
+            if key in held and held[key] is claim:
+                del held[key]
+            if ticket.id in schedule.new:
+                del schedule.new[ticket.id]
+            else:
+                schedule.remove(claim)
 
     def held_by(self, name: str, caller: object) -> Claim | None:
         """The claim by which this caller holds a name."""
@@ -217,7 +229,7 @@ class Context:
         if not self.foreign:
             self._keeper.soon(act)
 
-    def drop(self, claim: Claim) -> None:
+    def drop(self, claim: Claim, site: CallSite | None) -> None:
         """Renew a lease no more that nobody can release: its lease object is gone.
 
         Its ticket stays in the queue until its ttl has passed, because its work may still be going on. The
@@ -231,7 +243,7 @@ class Context:
             self.sweeper.condemn(claim, Departure.LOST, claim.ticket.ttl)
             self.sweeper.start()
         # Python hides the warning that the lease gives, unless it is asked to show it.
-        where = ":".join(map(str, place_of(claim.site)))
+        where = ":".join(map(str, place_of(site)))
         log.warning("lease on %r, acquired at %s, was never released", claim.ticket.name, where)
 
     def abandon(self) -> None:

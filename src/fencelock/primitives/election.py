@@ -28,6 +28,7 @@ from fencelock.primitives.blocks import (
     _Default,
     undo_all,
 )
+from fencelock.primitives.call_site import call_site
 from fencelock.primitives.claim import Claim
 from fencelock.primitives.lock import BaseLock
 from fencelock.primitives.schedule import RENEW_AT
@@ -104,6 +105,7 @@ class BaseElection(Blocks[T]):
         except EngineError as error:  # the observers also look from time to time
             log.warning("could not announce the leader of %r: %s", self.name, error)
         term.check()  # it may have taken long
+        term._site = call_site()
         self._term = term
         return term
 

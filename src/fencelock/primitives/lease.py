@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from fencelock.core.errors import EngineError, LeaseLost, Unsupported
@@ -11,7 +12,7 @@ from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import READING, Owner, Ticket
 from fencelock.engines.contract import NO_SHARING
 from fencelock.io.blocking import blocking, run
-from fencelock.primitives.call_site import place_of
+from fencelock.primitives.call_site import CallSite, place_of
 from fencelock.primitives.claim import EVICTED, EXPIRED, RELEASED, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
@@ -24,11 +25,13 @@ _LEAVING, _LEFT = 1, 2
 class BaseLease(Holding):
     """What a lease is, blocking or not. All state is here, none in the lock it came from."""
 
-    __slots__ = ("__weakref__", "_claim", "_left")
+    __slots__ = ("__weakref__", "_claim", "_left", "_site")
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self._left = 0
+        self._site: CallSite | None = None
+        """Where it was acquired. A `with` block does not need it: it releases its lease itself."""
 
     @property
     def _context(self) -> Context:
@@ -105,8 +108,8 @@ class BaseLease(Holding):
         if claim.depth > 1:  # an inner lease of a lock that was entered again
             claim.depth -= 1
         else:
-            context.soon(lambda: context.drop(claim))
-        file, line = place_of(claim.site)
+            context.soon(partial(context.drop, claim, self._site))
+        file, line = place_of(self._site)
         message = (
             f"the lease on {self.name!r} was never released; it was acquired at {file}:{line}. It is not "
             f"renewed any more, so the lock becomes free when its ttl of {self.ttl:g} s has passed. Use "
@@ -239,6 +242,7 @@ class AsyncLease(BaseLease, AsyncHolding):
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self._left = 0
+        self._site = None
         self._cancels = False
         self._canceller = None
 

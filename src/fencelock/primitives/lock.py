@@ -7,6 +7,7 @@ import math
 import weakref
 from functools import partial
 from os import urandom
+from sys import _getframe
 from typing import Any, ClassVar, TypeVar
 
 from fencelock.core.durations import check_timeout
@@ -42,8 +43,6 @@ class BaseLock(Blocks[L]):
 
     _on_lost_words: ClassVar[tuple[str, ...]] = ()
     _awaits_guard: ClassVar[bool] = False
-    _depth: ClassVar[int]
-    """How many calls `_claim` is below the caller's own code, at least."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class BaseLock(Blocks[L]):
                 return held
             if waits:
                 self._refuse_to_wait_for(held.ticket.share)
-        return self._new(context, caller, undo, depth=self._depth)
+        return self._new(context, caller, undo)
 
     async def _join(
         self, context: Context, caller: object, timeout: float, undo: list[Undo], *, floor: int = 0
@@ -113,18 +112,14 @@ class BaseLock(Blocks[L]):
         claim = self._new(context, caller, undo, floor)
         return claim if await obtain(claim, timeout, self._attend) else None
 
-    def _new(
-        self, context: Context, caller: object, undo: list[Undo], floor: int = 0, depth: int = 0
-    ) -> Claim:
+    def _new(self, context: Context, caller: object, undo: list[Undo], floor: int = 0) -> Claim:
         """A claim with a ticket that the engine does not know yet."""
         owner = self._owner
         if owner.pid != context.pid:  # this lock was made before a fork
             owner = self._owner = context.owned(owner)
         # The hot path: `new_id` written out, and the constructor of named tuples avoided, which is Python.
         ticket = (self.name, urandom(16).hex(), self._ttl, owner, self._share, floor)
-        claim = Claim(
-            context, tuple.__new__(Ticket, ticket), caller, self._flexible, False, call_site(depth)
-        )
+        claim = Claim(context, tuple.__new__(Ticket, ticket), caller, self._flexible)
         undo.append(claim)
         return claim
 
@@ -214,15 +209,16 @@ class BaseLock(Blocks[L]):
 class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
     """A lock on a name. Reusable, and safe to share between threads."""
 
-    _depth = 3
-
     # `acquire` repeats `_acquire`: a call less on the hot path.
 
     def acquire(self, timeout: float | _Default | None = DEFAULT) -> Lease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
         undo: list[Undo] = []
         try:
-            return self._acquired(undo, timeout)
+            lease = self._acquired(undo, timeout)
+            frame = _getframe(1)  # as `call_site`, written out: the caller is the user's own code
+            lease._site = frame.f_code, frame.f_lasti
+            return lease
         except BaseException:
             undo_all(undo)
             raise
@@ -231,7 +227,10 @@ class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
         """Hold the lock if it is free at this moment, else None. Never waits."""
         undo: list[Undo] = []
         try:
-            return self._tried(undo)
+            lease = self._tried(undo)
+            if lease is not None:
+                lease._site = call_site()
+            return lease
         except BaseException:
             undo_all(undo)
             raise
@@ -267,12 +266,16 @@ class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
 class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
     """A lock on a name. Reusable, and safe to share between tasks."""
 
-    _depth = 2
     _on_lost_words = ("cancel",)
     _awaits_guard = True
 
     async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
+        lease = await self._acquire(timeout)
+        lease._site = call_site()
+        return lease
+
+    async def _acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
         limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
         claim = self._claim([], waits=True)
         if not claim.was_held and not await obtain(claim, limit, self._attend):
@@ -281,15 +284,15 @@ class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
             return AsyncLease(claim)
         return await self._barred(self._lease(claim), limit)
 
-    _acquire = acquire  # for `async with`
-
     async def try_acquire(self) -> AsyncLease | None:
         """Hold the lock if it is free at this moment, else None. Never waits."""
         claim = self._claim([], waits=False)
         try:
             if not claim.was_held and not await obtain(claim, 0.0):
                 return None
-            return await self._barred(self._lease(claim), 0.0)
+            lease = await self._barred(self._lease(claim), 0.0)
+            lease._site = call_site()
+            return lease
         except LockTimeout:  # it had to be taken again, and another caller was faster
             return None
 

@@ -60,50 +60,51 @@ class Schedule:
     """All tickets of a client that are renewed. The caller holds the context's mutex."""
 
     def __init__(self) -> None:
-        # Most locks are released before their first renewal: their claims never get an entry.
-        self._new: dict[str, Claim] = {}
-        self._entries: dict[str, _Entry] = {}
+        # Most locks are released before their first renewal: their claims never get an entry. The context
+        # adds them here and removes them itself, which saves the hot path two calls.
+        self.new: dict[str, Claim] = {}
+        self.entries: dict[str, _Entry] = {}
         # One row per ttl, each in order of due time: with one ttl, the ticket renewed last is due last.
         self._rows: dict[float, OrderedDict[str, _Entry]] = {}
         # Tickets whose renewal failed, or that are out of order for another reason.
         self._unordered: OrderedDict[str, _Entry] = OrderedDict()
         self._sorted_until = -math.inf
         """Tickets in a row were renewed, or were new, before this moment."""
-        self._pace = math.inf
-        """The shortest time to a renewal among the tickets that came since the last survey."""
+        self.shortest_ttl = math.inf
+        """The shortest ttl among the tickets that came since the last survey."""
 
     def __len__(self) -> int:
-        return len(self._new) + len(self._entries)
+        return len(self.new) + len(self.entries)
 
     def __contains__(self, claim: Claim) -> bool:
         id = claim.ticket.id
-        return id in self._new or id in self._entries
+        return id in self.new or id in self.entries
 
     def every(self) -> list[Claim]:
         """All claims."""
-        return [*self._new.values(), *(entry.claim for entry in self._entries.values())]
+        return [*self.new.values(), *(entry.claim for entry in self.entries.values())]
 
     def add(self, claim: Claim) -> float:
         """Renew this ticket from now on. Returns when it is due."""
         id = claim.ticket.id
-        if id in self._entries:
-            entry = self._entries[id]
+        if id in self.entries:
+            entry = self.entries[id]
             # It waited, and is held now. If renewals failed meanwhile, it is due at its deadline at the
             # latest.
             entry.due = min(entry.due, claim.deadline)
             return entry.due
-        interval = claim.ticket.ttl * RENEW_AT
-        self._new[id] = claim
-        if interval < self._pace:
-            self._pace = interval
-        return claim.sent_at + interval
+        ttl = claim.ticket.ttl
+        self.new[id] = claim
+        if ttl < self.shortest_ttl:
+            self.shortest_ttl = ttl
+        return claim.sent_at + ttl * RENEW_AT
 
     def remove(self, claim: Claim) -> None:
         """Renew it no more."""
         id = claim.ticket.id
-        if id in self._new:
-            del self._new[id]
-        elif (entry := self._entries.pop(id, None)) is not None:
+        if id in self.new:
+            del self.new[id]
+        elif (entry := self.entries.pop(id, None)) is not None:
             entry.row.pop(id, None)
 
     def renewed(self, claim: Claim, sent: float) -> None:
@@ -125,10 +126,10 @@ class Schedule:
     def hasten(self, claim: Claim, ttl: float, now: float) -> float:
         """The ttl is about to change: renew it soon enough for both. Returns when it is due."""
         interval = ttl * RENEW_AT
-        self._pace = min(self._pace, interval)
+        self.shortest_ttl = min(self.shortest_ttl, ttl)
         if claim not in self:
             return math.inf
-        entry = self._entries.get(claim.ticket.id)
+        entry = self.entries.get(claim.ticket.id)
         due = claim.sent_at + claim.ticket.ttl * RENEW_AT if entry is None else entry.due
         return self._place(claim, min(due, now + interval), self._unordered)
 
@@ -147,15 +148,15 @@ class Schedule:
         found = _look_through(self._unordered.values(), found, now, None)
         # A lock used just now will probably be used again soon. A keeper that sleeps no longer than the next
         # lease could need does not have to be woken for each of them.
-        wake_at = min(found.wake_at, now + self._pace)
-        self._pace = math.inf
+        wake_at = min(found.wake_at, now + self.shortest_ttl * RENEW_AT)
+        self.shortest_ttl = math.inf
         return found._replace(wake_at=wake_at)
 
     def _sort_in(self, now: float) -> None:
         """Give the new claims their entries. They came in the order of their answers, which may be slow."""
         new = [
             _Entry(claim, claim.sent_at + claim.ticket.ttl * RENEW_AT, self._unordered)
-            for claim in self._new.values()
+            for claim in self.new.values()
         ]
         for entry in sorted(new, key=_due):
             ttl = entry.claim.ticket.ttl
@@ -172,11 +173,11 @@ class Schedule:
     def _place(self, claim: Claim, due: float, row: OrderedDict[str, _Entry]) -> float:
         """Put a claim at the end of a row."""
         id = claim.ticket.id
-        entry = self._entries.get(id)
+        entry = self.entries.get(id)
         if entry is None:
             # The entry comes first: should this thread be interrupted, `remove` still finds the claim.
-            entry = self._entries[id] = _Entry(claim, due, row)
-            self._new.pop(id, None)
+            entry = self.entries[id] = _Entry(claim, due, row)
+            self.new.pop(id, None)
         else:
             entry.row.pop(id, None)
             entry.due, entry.row = due, row

@@ -18,6 +18,7 @@ from fencelock.primitives.blocks import (
     _Default,
     undo_all,
 )
+from fencelock.primitives.call_site import call_site
 from fencelock.primitives.claim import Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding, release_all
@@ -34,6 +35,9 @@ class BaseLeases(Holding, Mapping[str, L]):
 
     def __init__(self, leases: Sequence[L]) -> None:
         self._leases = {lease.name: lease for lease in leases}
+        site = call_site()
+        for lease in leases:
+            lease._site = site
 
     @property
     def _first(self) -> L:

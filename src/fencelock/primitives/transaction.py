@@ -16,6 +16,7 @@ from fencelock.core.errors import DeadlockVictim, FencelockError, LeaseLost
 from fencelock.core.function_kind import is_async
 from fencelock.io.blocking import run
 from fencelock.primitives.blocks import Undo, undo_all
+from fencelock.primitives.call_site import call_site
 from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.cycles import Detect
@@ -115,6 +116,7 @@ class BaseTransaction(Holding, Generic[L]):
         if wounded is not None:
             raise wounded
         lease = self._leases[lock.name] = self._lease(claim)
+        lease._site = call_site()
         undo.clear()  # the transaction is responsible now
         return lease
 

@@ -86,15 +86,14 @@ class LockFile:
                 if now >= self._check_at:
                     self._check(now)
                     now = clock.now()
-                if begin == ONE_STATEMENT:
+                if not begin:
                     self._deadline = -math.inf
                     committing = True
-                    result: T = act(self._execute, *args, int(now * 1e6))
-                else:
-                    self._execute(begin)
-                    result = act(self._operations, *args)
-                    committing = True
-                    self._execute("COMMIT")
+                    return act(self._execute, *args, int(now * 1e6))
+                self._execute(begin)
+                result = act(self._operations, *args)
+                committing = True
+                self._execute("COMMIT")
             except (apsw.Error, OSError) as error:
                 self._abort(broken=not isinstance(error, apsw.BusyError))
                 raise engine_error(error, self._path, name, committing=committing) from error

@@ -186,3 +186,12 @@ async def test_what_is_spawned_does_not_begin_before_its_spawner_goes_on(io: Asy
     assert begun == []
     await task.join()
     assert begun == ["it"]
+
+
+def test_asyncio_still_has_what_we_use_of_it() -> None:
+    """A private function of asyncio: the only way to ask for the running loop that does not raise."""
+    told = getattr(asyncio, "_get_running_loop", None)
+    assert told is not None, (
+        "asyncio has no _get_running_loop any more: change fencelock/io/asyncio.py"
+    )
+    assert told() is None

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
 import fencelock
+from fencelock.engines.failure import RequestFailed
+from fencelock.engines.redlock.blocking import BlockingLinks
+from fencelock.engines.redlock.multiplexed import MultiplexedLinks
+from fencelock.io import clock
+from fencelock.io.blocking import run
 from tests.conformance.cells import OpenCell
 from tests.engines.redlock.node_state import connected, holders, listening, nothing_left, waiters
 from tests.servers_redlock import RedlockSet
-from tests.waiting import soon
+from tests.waiting import PATIENCE, soon
 
 
 async def test_a_node_whose_answer_was_not_read_yet_is_not_silent(
@@ -61,6 +67,19 @@ async def test_a_task_that_gives_nodes_up_ends_the_waiting_of_another(nodes: Red
                 await task
         for node in nodes.nodes[:3]:
             node.thaw()
+
+
+@pytest.mark.parametrize("kind", [BlockingLinks, MultiplexedLinks])
+async def test_a_request_to_a_node_whose_link_was_lost_is_answered_by_a_failure(kind: Any) -> None:
+    """A node may be lost between its vote and the order to raise its fence."""
+    links = kind(1)
+    links.begin()
+    links.send(0, b"raise", 1)
+    until = clock.now() + PATIENCE
+    answer = (
+        run(links.next_answer(until)) if kind is BlockingLinks else await links.next_answer(until)
+    )
+    assert (answer[0], type(answer[1]), answer[1].outcome) == (0, RequestFailed, "not applied")
 
 
 def test_threads_that_take_and_give_meanwhile(nodes: RedlockSet) -> None:

@@ -79,7 +79,10 @@ class BlockingLinks(NodeLinks):
 
     def send(self, node: int, payload: bytes, count: int) -> None:
         self._replies[node] = []
-        self._send(node, payload, count, self._lacking)
+        if self.at[node] is None:  # lost after its answer to the request before
+            self._answers.append((node, RequestFailed("the connection was lost", "not applied")))
+        else:
+            self._send(node, payload, count, self._lacking)
 
     def tell(self, node: int, payload: bytes, count: int) -> None:
         if self.at[node] is not None:

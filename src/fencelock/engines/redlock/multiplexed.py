@@ -133,7 +133,8 @@ class MultiplexedLinks(NodeLinks):
 
     def _post(self, node: int, payload: bytes, count: int) -> int:
         link = self.at[node]
-        assert link is not None
+        if link is None:  # lost after its answer to the request before
+            raise RequestFailed("the connection was lost", "not applied")
         self._requests = number = self._requests + 1
         try:
             link.post(payload, count, _LINK_TIMEOUT, partial(self._answered, node, number))

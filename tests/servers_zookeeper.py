@@ -16,6 +16,9 @@ from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+
 from tests.servers import HOST, Server, ServerSet, Setting, _make_certificate, free_port
 from tests.waiting import eventually
 
@@ -272,6 +275,20 @@ class Ensemble(ServerSet):
         for node in self.nodes:
             if node.runs:
                 eventually(node.serves, "the ensemble to serve", timeout)
+        if sum(node.runs for node in self.nodes) > self.size // 2:
+            eventually(self._commits, "the ensemble to commit", timeout)
+
+    def _commits(self) -> bool:
+        """Whether a session can be made: an ensemble that was frozen may answer, and not commit."""
+        client = KazooClient(self.hosts)
+        try:
+            client.start(timeout=5)
+        except KazooTimeoutError:
+            return False
+        finally:
+            client.stop()
+            client.close()
+        return True
 
     @property
     def hosts(self) -> str:

@@ -67,10 +67,6 @@ async def main():
         if pid == 0:
             asyncio.events._set_running_loop(None)
             asyncio.run(in_child())
-            with fencelock.Client(url) as blocking:
-                assert blocking.lock(name).try_acquire() is None
-                with blocking.lock(name + ":child"):
-                    pass
             os._exit(0)
         assert await asyncio.to_thread(os.waitpid, pid, 0) == (pid, 0)
 

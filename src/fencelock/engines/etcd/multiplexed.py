@@ -32,8 +32,7 @@ class AsyncioNode(Node):
         if _used_in - {os.getpid()}:
             raise Unsupported(
                 "etcd with asyncio does not work in a forked child of a process that has used it: fork "
-                "before the first use, start processes with the method 'spawn', or use a blocking "
-                "Client in the child"
+                "before the first use, or start processes with the method 'spawn'"
             )
         super().__init__(address, credentials)
 

@@ -16,7 +16,7 @@ import pytest
 PROGRAMS = Path(__file__).parent / "programs"
 
 Report = dict[tuple[str, int], str]
-"""What a checker said of which line of which program."""
+"""What a checker said, by program and line."""
 
 
 def by_mypy(folder: Path) -> Report:

@@ -205,7 +205,7 @@ async def test_a_stream_that_breaks_before_a_watch_begins(
     proxy.mute()
     waiting = parked(second, waiter)
     await soon(
-        lambda: server_state.watchers(etcd_cluster) == 2, "the watches, of which it does not hear"
+        lambda: server_state.watchers(etcd_cluster) == 2, "the watches that it does not hear of"
     )
     assert not listens(second, waiter)
     leave(first, holder)

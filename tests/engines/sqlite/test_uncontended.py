@@ -133,7 +133,7 @@ def test_an_expired_uncontended_ticket_is_forgotten_in_time(
     bare.do(bare.operations.sweep, operations.now_us())
     assert bare.rows() == 1, "it lives"
     bare.now += 2
-    time.sleep(1e-5)  # fences are moments of the wall clock, and this is to be a later one
+    time.sleep(1e-5)  # fences are moments of the wall clock: the next one must be later
     bare.do(bare.operations.sweep, operations.now_us())
     assert bare.rows() == 0
 

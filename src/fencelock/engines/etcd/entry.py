@@ -62,7 +62,7 @@ class Entry:
 
     @classmethod
     def found(cls, ticket: Ticket, kv: KeyValue, revision: int) -> Entry:
-        """The entry for a ticket that was found in etcd, and of which this client knows nothing."""
+        """The entry for a ticket that was found in etcd and that this client does not know yet."""
         entry = cls(ticket, "")
         entry.key = kv.key
         entry.record = Record.unpack(kv.value)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ForwardRef, is_typeddict
 
 import fencelock
-from fencelock import client, guards
+from fencelock import client, guards, observe
 from fencelock.core.errors import FencelockError
 from fencelock.core.queue import TicketQueue
 from fencelock.core.ticket import Place, Share, Standing, Ticket
@@ -50,6 +50,8 @@ def describe() -> str:
         list(_error_tree()),
         ["# for users: from fencelock.guards import …"],
         *(_describe(name, thing) for name, thing in GUARDS.items()),
+        ["# for users: from fencelock.observe import …"],
+        *(_describe(name, getattr(observe, name)) for name in observe.__all__),
         ["# for writers of engines: docs/engines/writing-your-own.md"],
         *(_describe(f"{cls.__module__}.{cls.__name__}", cls) for cls in FOR_ENGINES),
     ]

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fencelock import observe as observe
 from fencelock.client import AsyncClient, Client
 from fencelock.core.durations import suggest_ttl
 from fencelock.core.errors import (

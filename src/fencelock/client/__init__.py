@@ -179,6 +179,11 @@ class AsyncClient(BaseClient):
         context = self._context
         broken = await context.engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
         if broken:
+            if self._audience.listening:
+                from fencelock.observe.events import Broken  # few programs need it
+
+                engine = context.engine.label_of(name)
+                self._audience.tell(Broken(name, engine, context.owned(self._defaults.owner)))
             await context.notice_eviction(name)
         return broken
 
@@ -201,6 +206,8 @@ class Client(BaseClient):
     matches it; several URLs for one pattern share the names by hash. `ttl` is the default for this client's
     locks, 30 seconds if not given. `label` says in listings who you are. `purpose="correctness"` refuses
     engines that can't promise it; `traits.condition` says what the promise of the others depends on.
+    `observers` are told of what this client does: `fencelock.observe`. `warn_after` is the default for this
+    client's locks: a lease that is held for longer is logged once, with the place where it was acquired.
     """
 
     _new_io = BlockingIO
@@ -216,6 +223,7 @@ class Client(BaseClient):
         `purpose`: "correctness" refuses an engine that can't promise it. The default is the client's.
         `guard`: refuses older holders before you have the lease. What you then read stays true until you
         write, or your write is refused.
+        `warn_after`: logs where the lease was acquired if it is held for more seconds than that.
         """
         made = self._options(Options, options) if options else self._defaults
         return Lock(self._contexts, check_name(name), made)
@@ -229,13 +237,15 @@ class Client(BaseClient):
         self, name: str, permits: int, *, weight: int = 1, **options: Unpack[HoldOptions]
     ) -> Lock:
         """A lock that several callers hold together, up to the number of permits. Each lease takes
-        `weight` permits. The options are `ttl`, `timeout`, `label`, `on_lost`, `purpose`, as for `lock`."""
+        `weight` permits. The options are `ttl`, `timeout`, `label`, `on_lost`, `purpose` and `warn_after`, as
+        for `lock`."""
         made = self._options(HoldOptions, options)
         return self._semaphore(Lock, name, permits, weight, made)
 
     def lock_all(self, names: Iterable[str], **options: Unpack[HoldOptions]) -> LockAll:
         """Several locks at once, all or nothing. All callers take them in the same order. `timeout` is for
-        all of them together. The other options are `ttl`, `label`, `on_lost` and `purpose`, as for `lock`."""
+        all of them together. The other options are `ttl`, `label`, `on_lost`, `purpose` and `warn_after`, as
+        for `lock`."""
         from fencelock.primitives.several import LockAll
 
         made = self._options(HoldOptions, options)
@@ -255,7 +265,7 @@ class Client(BaseClient):
 
         `policy` is "wait-die", "wound-wait", "timeout", "ordered" or "detect". `timeout` limits all waiting
         together. `patience` is for the policy "timeout": how long to wait for one lock, at first.
-        The other options are `ttl`, `label` and `purpose`, as for `lock`.
+        The other options are `ttl`, `label`, `purpose` and `warn_after`, as for `lock`.
         """
         from fencelock.primitives.transaction import Transaction
 
@@ -270,7 +280,8 @@ class Client(BaseClient):
 
     def election(self, name: str, value: str = "", **options: Unpack[HoldOptions]) -> Election:
         """A candidate for the leadership of a name. `value` is what it tells the others, such as its
-        address. The options are `ttl`, `timeout`, `label`, `on_lost` and `purpose`, as for `lock`."""
+        address. The options are `ttl`, `timeout`, `label`, `on_lost`, `purpose` and `warn_after`, as for
+        `lock`."""
         from fencelock.primitives.election import Election
 
         make = self._with_data(Lock, self._options(HoldOptions, options))
@@ -285,7 +296,7 @@ class Client(BaseClient):
         beginning, a day if not given. Results are kept as JSON. With `errors=True` a failure is kept too,
         and later callers get `RanBefore`. If the work takes a `lease`, it gets one; `lease.abandoned` says
         that an earlier run began and did not end. A caller waits up to `timeout` while another does the
-        work. The other options are `ttl`, `label` and `purpose`, as for `lock`."""
+        work. The other options are `ttl`, `label`, `purpose` and `warn_after`, as for `lock`."""
         from fencelock.primitives.once import once
 
         if is_async(work):

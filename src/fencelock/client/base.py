@@ -11,12 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencelock.client.options import KnowsOptions
+from fencelock.core.durations import check_positive
 from fencelock.core.errors import FencelockError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, Owner, Share
 from fencelock.engines.contract import NO_SHARING, Engine, Guarantee, Traits
 from fencelock.engines.registry import opener_of
 from fencelock.io.contract import IO
+from fencelock.observe.audience import Audience
+from fencelock.observe.observer import Observer
 from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lock import BaseLock
@@ -50,12 +53,19 @@ class BaseClient:
         ttl: float | None = None,
         label: str = "",
         purpose: Guarantee = "efficiency",
+        observers: Iterable[Observer] = (),
+        warn_after: float | None = None,
     ) -> None:
         owner = _owner(label)
         opener = _opener_of(default_url() if url is None else url)
-        self._contexts = Contexts(partial(_new_context, opener, self._new_io))
+        self._audience = Audience(observers)
+        self._contexts = Contexts(partial(_new_context, opener, self._new_io, self._audience))
         self._check_ttl = self.traits.check_ttl
-        self._defaults = LockOptions(owner, None if ttl is None else self._check_ttl(ttl))
+        self._defaults = LockOptions(
+            owner,
+            None if ttl is None else self._check_ttl(ttl),
+            warn_after=_checked_warn_after(warn_after),
+        )
         """The options of a lock for which the caller gives none."""
         self._allow(purpose)
 
@@ -119,6 +129,7 @@ class BaseClient:
         if (purpose := take("purpose")) is not None:
             self._allow(purpose)
         label, ttl, default = take("label"), take("ttl"), self._defaults
+        warn_after = take("warn_after")
         return LockOptions(
             default.owner if label is None else _owner(label),
             default.ttl if ttl is None else self._check_ttl(ttl),
@@ -126,6 +137,7 @@ class BaseClient:
             take("reentrant", False),
             take("on_lost"),
             take("guard"),
+            default.warn_after if warn_after is None else _checked_warn_after(warn_after),
         )
 
     def _rwlock(self, kind: type[K], name: str, writing: LockOptions) -> ReadWriteLock[K]:
@@ -187,9 +199,15 @@ def _opener_of(url: str | Routes) -> Callable[[IO], Engine]:
     return routed_opener_of(url)
 
 
-def _new_context(opener: Callable[[IO], Engine], new_io: Callable[[], IO]) -> Context:
+def _new_context(
+    opener: Callable[[IO], Engine], new_io: Callable[[], IO], audience: Audience
+) -> Context:
     io = new_io()
-    return Context(opener(io), io)
+    return Context(opener(io), io, audience)
+
+
+def _checked_warn_after(seconds: float | None) -> float | None:
+    return None if seconds is None else check_positive("warn_after", seconds)
 
 
 def _owner(label: str) -> Owner:

@@ -34,6 +34,9 @@ class CommonOptions(TypedDict, total=False):
     """Says in listings and messages who holds or waits. None: the client's label."""
     purpose: Guarantee | None
     """With "correctness" an engine that can't promise that is refused. None: the client's purpose."""
+    warn_after: float | None
+    """Seconds after which the log says where a lease that is still held was acquired. None: the
+    client's."""
 
 
 class OnceOptions(CommonOptions, total=False):

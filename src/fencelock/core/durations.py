@@ -41,12 +41,12 @@ def check_timeout(timeout: float | None) -> float:
     return timeout
 
 
-def check_patience(patience: float) -> float:
-    """Return the patience of a transaction as a float, or raise an error that says what it must be."""
-    patience = _number("patience", patience)
-    if not 0 < patience < math.inf:
-        raise ValueError(f"patience must be more than zero seconds, not {patience}")
-    return patience
+def check_positive(what: str, seconds: float) -> float:
+    """Return a duration as a float, or raise an error that says that it must be positive and finite."""
+    seconds = _number(what, seconds)
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"{what} must be more than zero seconds, not {seconds}")
+    return seconds
 
 
 def check_keep(what: str, keep: float) -> float:

@@ -19,6 +19,13 @@ class Share(NamedTuple):
     permits: int = 1
     """How many permits the group has in all."""
 
+    @property
+    def kind(self) -> str:
+        """What a ticket with this share is, for people: "lock", "read" or "semaphore"."""
+        if not self.group:
+            return "lock"
+        return "read" if self.group == "read" else "semaphore"
+
     @classmethod
     def of(cls, permits: int, weight: int = 1) -> Share:
         """The share of a semaphore's ticket. Another number of permits makes another group."""

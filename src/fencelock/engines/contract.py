@@ -19,12 +19,15 @@ Rules for every operation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fencelock.core.durations import DEFAULT_TTL, check_ttl
 from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
+
+if TYPE_CHECKING:
+    from fencelock.observe.audience import Audience
 
 NO_SHARING = (
     "this engine has the mutex only. Read-write locks and semaphores need an engine with a queue: "
@@ -99,6 +102,18 @@ class Engine(ABC):
     """One engine, opened for one io. Opening does no I/O."""
 
     traits: Traits
+    label = "other"
+    """The kind of engine, for people: "redis" and so on. The registry sets it."""
+
+    def label_of(self, name: str) -> str:
+        """The label of the engine that keeps this name."""
+        return self.label
+
+    def observed(self, audience: Audience, now: Callable[[], float]) -> Engine:
+        """The same engine, but it tells these observers of its requests. `now` is the io's clock."""
+        from fencelock.engines.observed import ObservedEngine  # few programs need it
+
+        return ObservedEngine(self, audience, now)
 
     @abstractmethod
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:

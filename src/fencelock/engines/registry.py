@@ -44,6 +44,16 @@ _BUILT_IN = {
     "zookeepers": ("fencelock.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),
 }
 
+_VARIANTS = {
+    **dict.fromkeys(
+        ("rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"), "redis"
+    ),
+    "redlocks": "redlock",
+    "etcds": "etcd",
+    "zookeepers": "zookeeper",
+}
+"""Schemes that reach the same kind of engine in another way."""
+
 _PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
 """The packages of modules that have another name than their package."""
 
@@ -57,7 +67,13 @@ def opener_of(text: str) -> Callable[[IO], Engine]:
     url = Url.parse(text)
     with suppress(FileNotFoundError):  # the working folder was deleted; most URLs need none
         url = url._replace(folder=os.getcwd())
-    return partial(_opener(url), url)
+    return partial(_open, _opener(url), url)
+
+
+def _open(opener: Opener, url: Url, io: IO) -> Engine:
+    engine = opener(url, io)
+    engine.label = _VARIANTS.get(url.scheme, url.scheme)
+    return engine
 
 
 def open_engine(text: str, io: IO) -> Engine:

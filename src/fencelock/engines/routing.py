@@ -16,6 +16,7 @@ from fencelock.core.ticket import Departure, Inspection, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
 from fencelock.engines.registry import opener_of
 from fencelock.io.contract import IO
+from fencelock.observe.audience import Audience
 
 Routes = Mapping[str, str | Sequence[str]]
 """A URL for each pattern. The first pattern that matches a name counts. A hash chooses among several URLs."""
@@ -63,6 +64,14 @@ class RoutedEngine(Engine):
             return engines[0]
         # The engine with the highest hash: when an engine is added or removed, only its own names move.
         return max(engines, key=lambda engine: _weight(name, engines.index(engine)))
+
+    def label_of(self, name: str) -> str:
+        return self.part_of(name).label
+
+    def observed(self, audience: Audience, now: Callable[[], float]) -> RoutedEngine:
+        observed = {engine: engine.observed(audience, now) for engine in self._engines}
+        table = [(pattern, [observed[each] for each in parts]) for pattern, parts in self._table]
+        return RoutedEngine(table, list(observed.values()), self._io)
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         return await self.part_of(ticket.name).enter(ticket, if_free=if_free, timeout=timeout)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from fencelock.core.errors import StaleFence
-from fencelock.guards.lease_like import LeaseLike, holder_of
+from fencelock.guards.lease_like import LeaseLike, holder_of, refused
 from fencelock.guards.rows import check_identifier
 from fencelock.guards.sessions import session_of, stamped
 from fencelock.io.blocking import blocking
@@ -62,7 +61,7 @@ class AsyncColumnGuard(BaseColumnGuard):
         if not found:
             raise LookupError(f"{self.table} has no row with {self.key} = {key!r}")
         if (newest := stamped(found[0])) != given:
-            raise StaleFence(lease.name, given=lease.fence, newest=newest[0])
+            raise refused("columns", lease, newest[0])
 
 
 class ColumnGuard(BaseColumnGuard):

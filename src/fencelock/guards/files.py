@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from fencelock.core.errors import StaleFence
-from fencelock.guards.lease_like import LeaseLike, holder_of
+from fencelock.guards.lease_like import LeaseLike, holder_of, refused
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -39,7 +38,7 @@ class BaseFencedFile:
         if newest == given:
             return
         if given[0] <= newest[0]:
-            raise StaleFence(lease.name, given=given[0], newest=newest[0])
+            raise refused("file", lease, newest[0])
         # Before the content: if we die in between, the older holder is refused all the same.
         with _prepared(self._fence, f"{given[0]} {given[1]}\n".encode()) as fresh:
             os.replace(fresh, self._fence)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from fencelock.core.errors import StaleFence, Unsupported
+from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import Ticket
+from fencelock.guards.lease_like import refused
 
 _TIMEOUT = 5.0
 """Seconds that a write may take."""
@@ -23,7 +24,7 @@ class _Engine(Protocol):
 async def write_held(lease: Any, kind: type[_Engine], scheme: str, change: Any) -> None:
     """Apply a change on the lease's engine, in one transaction with a look at the ticket."""
     context = getattr(lease, "_context", None)
-    engine = getattr(context, "engine", None)
+    engine = getattr(context, "bare_engine", None)
     if context is None or not isinstance(engine, kind):
         raise Unsupported(
             "this guard checks the lock and writes in one transaction: it needs a lease of a client "
@@ -32,4 +33,4 @@ async def write_held(lease: Any, kind: type[_Engine], scheme: str, change: Any) 
     context.io.verify()
     newest = await engine.write_held(lease._claim.ticket, lease.fence, change, timeout=_TIMEOUT)
     if newest is not None:
-        raise StaleFence(lease.name, given=lease.fence, newest=newest)
+        raise refused(scheme, lease, newest)

@@ -6,6 +6,9 @@ from collections.abc import Coroutine
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
+from fencelock.core.errors import StaleFence
+from fencelock.observe.audience import process
+
 
 class LeaseLike(Protocol):
     """What a guard reads of a lease."""
@@ -43,6 +46,20 @@ class AsyncBarrier(Protocol):
 
     def raise_fence(self, lease: LeaseLike) -> Coroutine[Any, Any, Any]:
         """Refuse all older holders from now on; `StaleFence` if this lease is older itself."""
+
+
+def refused(guard: str, lease: LeaseLike, newest: int) -> StaleFence:
+    """The error to raise because the storage has seen a newer fence. Tells the observers of it.
+
+    A guard knows no client. So these are the observers of the lease's client, if it is a lease of this
+    process, and those of the whole process. `guard` says what kind of guard it is.
+    """
+    audience = getattr(getattr(lease, "_context", None), "audience", process)
+    if audience.listening:
+        from fencelock.observe import events  # few programs need it
+
+        audience.tell(events.StaleFence(lease.name, guard, lease.fence, newest))
+    return StaleFence(lease.name, given=lease.fence, newest=newest)
 
 
 def holder_of(stamp: LeaseLike) -> str:

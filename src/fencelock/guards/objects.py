@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from fencelock.core.errors import StaleFence
-from fencelock.guards.lease_like import LeaseLike, holder_of
+from fencelock.guards.lease_like import LeaseLike, holder_of, refused
 
 
 class Found(NamedTuple):
@@ -154,7 +154,7 @@ class ObjectGuard:
                     raise ValueError(f"{key!r} is guarded by the lock {before.name!r}")
                 same = (before.fence, before.holder) == given
                 if given[0] <= before.fence and not same:
-                    raise StaleFence(lease.name, given=lease.fence, newest=before.fence)
+                    raise refused("object", lease, before.fence)
                 # A request without an answer may have written our pointer already.
                 if same and data in (None, before.data):
                     return before

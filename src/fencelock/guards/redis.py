@@ -11,8 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, ClassVar
 
-from fencelock.core.errors import StaleFence
-from fencelock.guards.lease_like import LeaseLike, holder_of
+from fencelock.guards.lease_like import LeaseLike, holder_of, refused
 from fencelock.io.blocking import blocking
 
 _SET = "return redis.call('SET', KEYS[1], unpack(ARGV))"
@@ -124,7 +123,7 @@ def _raise_if_stale(error: Exception, lease: LeaseLike) -> None:
     """Turn the refusal of check.lua into `StaleFence`."""
     word, _, newest = str(error).partition(" ")
     if word == "STALEFENCE":
-        raise StaleFence(lease.name, given=lease.fence, newest=int(newest.split()[0])) from error
+        raise refused("redis", lease, int(newest.split()[0])) from error
 
 
 @cache

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, ClassVar
 
-from fencelock.core.errors import StaleFence, Unsupported
-from fencelock.guards.lease_like import LeaseLike, holder_of
+from fencelock.core.errors import Unsupported
+from fencelock.guards.lease_like import LeaseLike, holder_of, refused
 from fencelock.guards.sessions import Dialect, known_dialect, session_of, stamped
 from fencelock.io.blocking import blocking
 
@@ -135,7 +135,7 @@ class AsyncSqlGuard(BaseSqlGuard):
             if await session.ask(self._sql(_UPSERT), name, *given):
                 return
             newest = await AsyncSqlGuard.newest(self, connection, lease.name)
-        raise StaleFence(lease.name, given=lease.fence, newest=newest)
+        raise refused("sql", lease, newest)
 
     async def newest(self: BaseSqlGuard, connection: Any, name: str) -> int:
         """The newest fence that was seen for a name, 0 if there is none."""

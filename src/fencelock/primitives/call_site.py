@@ -9,6 +9,9 @@ from types import CodeType, FrameType
 _PACKAGE = dirname(dirname(__file__))
 _LENGTH = len(_PACKAGE)
 
+_DEEPEST = 20
+"""The number of frames that a warning shows."""
+
 CallSite = tuple[CodeType, int]
 """Some code of the user's program, and how far it was: the index of an instruction."""
 
@@ -20,6 +23,25 @@ def call_site() -> CallSite | None:
     while frame is not None and frame.f_code.co_filename[:_LENGTH] == _PACKAGE:
         frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def call_stack() -> list[CallSite]:
+    """The innermost frames of the user's program that led here, the outermost of them first."""
+    frame: FrameType | None = sys._getframe(2)
+    stack: list[CallSite] = []
+    while frame is not None and len(stack) < _DEEPEST:
+        if stack or frame.f_code.co_filename[:_LENGTH] != _PACKAGE:
+            stack.append((frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return stack[::-1]
+
+
+def describe(stack: list[CallSite]) -> str:
+    """A stack as text, as in a traceback."""
+    from traceback import FrameSummary, format_list  # slow to import, and seldom needed
+
+    places = [(place_of(site), site[0].co_name) for site in stack]
+    return "".join(format_list([FrameSummary(*place, name) for place, name in places])).rstrip()
 
 
 def place_of(site: CallSite | None) -> tuple[str, int]:

@@ -14,6 +14,7 @@ from fencelock.io.contract import Event
 
 if TYPE_CHECKING:
     from fencelock.primitives.context import Context
+    from fencelock.primitives.sighting import Sighting
 
 # Why a claim has ended.
 RELEASED = "released"
@@ -72,11 +73,12 @@ class Claim:
         "depth",
         "fence",
         "flexible",
+        "internal",
         "lost_event",
-        "quiet",
         "reason",
         "recheck_at",
         "sent_at",
+        "sighting",
         "state",
         "suspended",
         "ticket",
@@ -90,7 +92,7 @@ class Claim:
         ticket: Ticket,
         caller: object,
         flexible: bool = False,
-        quiet: bool = False,
+        internal: bool = False,
     ) -> None:
         self.context = context
         self.ticket = ticket
@@ -98,8 +100,10 @@ class Claim:
         """The thread or task that asked for it."""
         self.flexible = flexible
         """Whether the caller did not ask for this ttl, so that a shorter one will do."""
-        self.quiet = quiet
-        """Whether a loss is expected, and not worth a warning."""
+        self.internal = internal
+        """Whether it is no lock of the user's own: nobody is told of it, and its loss is no accident."""
+        self.sighting: Sighting | None = None
+        """Tells the observers, if there were any when the caller asked."""
         self.state = OUTSIDE
         self.reason: str | None = None
         self.was_held = False

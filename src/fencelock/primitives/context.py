@@ -7,13 +7,14 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencelock.core.errors import EngineError, FencelockError
 from fencelock.core.ticket import Departure, Owner
 from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event
 from fencelock.io.reentry import ownership
+from fencelock.observe.audience import Audience
 from fencelock.primitives.call_site import CallSite, place_of
 from fencelock.primitives.claim import (
     CLOSED,
@@ -25,9 +26,13 @@ from fencelock.primitives.claim import (
 )
 from fencelock.primitives.keeper import Keeper
 from fencelock.primitives.schedule import RENEW_AT, Schedule
+from fencelock.primitives.slow_holders import SlowHolder, SlowHolders
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT, Sweeper
 
-log = logging.getLogger("fencelock")
+if TYPE_CHECKING:
+    from fencelock.primitives.sighting import Sighting
+
+log = logging.getLogger("fencelock.lease")
 
 _CLOSING_PAUSE = 0.005
 """Seconds between two looks whether the requests under way have ended, when a context is closed."""
@@ -39,9 +44,15 @@ class Context:
     Primitives ask `Contexts.here()` for it each time they are used. A claim belongs to one context for ever.
     """
 
-    def __init__(self, engine: Engine, io: IO) -> None:
+    def __init__(self, engine: Engine, io: IO, audience: Audience | None = None) -> None:
         self.engine = engine
+        """The engine to ask. While there are observers, it tells them of each request."""
+        self.bare_engine = engine
+        """The engine itself."""
         self.io = io
+        self.audience = audience or Audience()
+        self.sighting: type[Sighting] | None = None
+        """Makes the sighting of a new claim. None if there are no observers."""
         self.pid = os.getpid()
         self.foreign = False
         """Whether this process is a forked child: the context, its threads and its leases are the
@@ -61,12 +72,34 @@ class Context:
         self._mutex = threading.RLock()
         self._interrupting = ownership(self._mutex)
         self._schedule = Schedule()
-        self._keeper = Keeper(engine, io, self._schedule, self._mutex, self.lose, self.give_up)
+        self._slow = SlowHolders()
+        self._keeper = Keeper(
+            engine,
+            io,
+            self._schedule,
+            self._slow,
+            self._mutex,
+            self.lose,
+            self.give_up,
+            self.audience,
+        )
+        self.audience.attach(self)
 
     @property
     def idle(self) -> bool:
         """Whether nothing is held, and nothing is renewed."""
         return not (self._schedule or self.held)
+
+    def listening_changed(self) -> None:
+        """There are observers now, or none any more."""
+        if self.audience.listening:
+            from fencelock.primitives.sighting import Sighting  # few programs need it
+
+            self.sighting = Sighting
+            self.engine = self.bare_engine.observed(self.audience, self.io.now)
+        else:
+            self.sighting, self.engine = None, self.bare_engine
+        self._keeper.engine = self.sweeper.engine = self.engine
 
     def verify(self) -> None:
         """Raise unless this context can be used here and now."""
@@ -123,6 +156,15 @@ class Context:
                 del schedule.new[ticket.id]
             else:
                 schedule.remove(claim)
+            if self._slow.rows:
+                self._slow.remove(claim)
+
+    def warn_if_slow(self, claim: Claim, warn_after: float, stack: list[CallSite]) -> None:
+        """Log where this lease was acquired if it is still held after so many seconds."""
+        with self._mutex:
+            if claim.reason is None:
+                holder = SlowHolder(claim, self.io.now(), stack)
+                self._keeper.wake(claim, self._slow.add(warn_after, holder))
 
     def held_by(self, name: str, caller: object) -> Claim | None:
         """The claim by which this caller holds a name."""
@@ -167,10 +209,14 @@ class Context:
         with self._mutex:
             if claim.reason is not None:
                 return
-            self._keeper.soon(tell)  # should this thread be interrupted
+            self._keeper.later(tell)  # should this thread be interrupted
             claim.ended(reason)
-        tell()
-        self._keeper.undo_soon(tell)
+        try:
+            tell()
+        except BaseException:
+            self._keeper.rouse()
+            raise
+        self._keeper.undo_later(tell)
 
     def _tell(self, claim: Claim) -> None:
         reason = claim.reason
@@ -180,9 +226,11 @@ class Context:
         self.sweeper.doom(claim)  # a request may still be under way and reach the engine
         for callback in claim.callbacks():
             _call(callback, claim)
-        accident = not claim.quiet and reason not in (CLOSED, PROGRAM_ENDED)
+        _observe_end(claim)
+        accident = not claim.internal and reason not in (CLOSED, PROGRAM_ENDED)
         level = logging.WARNING if accident else logging.DEBUG
-        log.log(level, "lease on %r was lost: %s", claim.ticket.name, reason)
+        extra = _details(claim, reason)
+        log.log(level, "lease on %r was lost: %s", claim.ticket.name, reason, extra=extra)
 
     async def notice_eviction(self, name: str) -> None:
         """The holders of a name were evicted. If one of them was ours, tell it now."""
@@ -216,6 +264,7 @@ class Context:
         if self.foreign:
             return
         if claim.reason is not None and claim not in self._schedule and claim not in self.sweeper:
+            _observe_end(claim)  # in case the release was interrupted just before that
             return
         # The sweeper comes first: should this be interrupted, it can be done again.
         self.sweeper.condemn(claim, claim.departure(claim.reason or reason), 0.0)
@@ -223,6 +272,7 @@ class Context:
             claim.ended(reason)
         self.forget(claim)
         self.sweeper.start()
+        _observe_end(claim)
 
     def soon(self, act: Callable[[], None]) -> None:
         """Do this soon, in the keeper's thread or task. For finalizers, which may run anywhere."""
@@ -244,7 +294,10 @@ class Context:
             self.sweeper.start()
         # Python hides the warning that the lease gives, unless it is asked to show it.
         where = ":".join(map(str, place_of(site)))
-        log.warning("lease on %r, acquired at %s, was never released", claim.ticket.name, where)
+        _observe_end(claim)
+        extra = _details(claim, DROPPED)
+        name = claim.ticket.name
+        log.warning("lease on %r, acquired at %s, was never released", name, where, extra=extra)
 
     def abandon(self) -> None:
         """The event loop of this context has ended: nothing can be sent any more."""
@@ -252,6 +305,7 @@ class Context:
         for claim in self.every():
             claim.ended(LOOP_ENDED)
             claim.callbacks()
+            _observe_end(claim)
         self.engine.abandon()
 
     async def close(self, reason: str = CLOSED) -> None:
@@ -276,3 +330,14 @@ def _call(callback: Callable[[], Any], claim: Claim) -> None:
         callback()
     except (Exception, SystemExit):  # a callback must not end the keeper
         log.exception("the on_lost callback for %r failed", claim.ticket.name)
+
+
+def _observe_end(claim: Claim) -> None:
+    if claim.sighting is not None:
+        claim.sighting.ended(claim)
+
+
+def _details(claim: Claim, reason: str) -> dict[str, Any]:
+    """The fields of a log record about a lease."""
+    ticket = claim.ticket
+    return {"lock": ticket.name, "fence": claim.fence, "owner": str(ticket.owner), "reason": reason}

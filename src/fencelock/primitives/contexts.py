@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from fencelock.core.errors import FencelockError
 from fencelock.io.blocking import run
+from fencelock.observe.audience import flush_at_exit
 from fencelock.primitives.claim import PROGRAM_ENDED
 from fencelock.primitives.context import Context
 
@@ -92,6 +93,7 @@ def _forked() -> None:
 def _end() -> None:
     for contexts in list(_all):
         contexts.end()
+    flush_at_exit()  # after that, because observers hear of what it released
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -57,7 +57,9 @@ class Detect(Policy):
         ticket, io = claim.ticket, claim.context.io
         owner = ticket.owner._replace(data=f"{claim.fence} {ticket.name}")
         sign = Ticket(_signpost_of(self._transaction.id), new_id(), ticket.ttl, owner)
-        self._signpost = signpost = Claim(claim.context, sign, object(), claim.flexible)
+        self._signpost = signpost = Claim(
+            claim.context, sign, object(), claim.flexible, internal=True
+        )
         self.undo.append(signpost)
         await stand(signpost)
         self._pause = Backoff(0.1, 2.0, io.random)

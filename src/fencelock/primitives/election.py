@@ -36,7 +36,7 @@ from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.primitives.term import AsyncTerm, BaseTerm, Term
 from fencelock.primitives.waiting import MIN_TIMEOUT, new_id, obtain, withdraw
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.election")
 
 MAX_VALUE = 1000
 _FIRST_PAUSE = 0.02
@@ -153,7 +153,7 @@ class BaseElection(Blocks[T]):
         while not over():
             context.verify()
             ticket = Ticket(self._bell, new_id(), self._ttl, owner, share)
-            claim = Claim(context, ticket, object(), self._flexible)
+            claim = Claim(context, ticket, object(), self._flexible, internal=True)
             undo[:] = [claim]
             try:
                 # First join the queue, then look, then sleep: so no change is missed.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fencelock.primitives.canceller import Canceller
     from fencelock.primitives.context import Context
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.lease")
 
 
 class Holding(ABC):

@@ -10,13 +10,19 @@ from collections.abc import Callable
 from fencelock.core.errors import EngineError
 from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event, Task
+from fencelock.observe.audience import Audience
+from fencelock.primitives.call_site import describe
 from fencelock.primitives.claim import EXPIRED, HELD, WITHDRAWN, Claim
 from fencelock.primitives.schedule import RENEW_AT, Schedule
+from fencelock.primitives.slow_holders import SlowHolder, SlowHolders
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.keeper")
 
 _IDLE = 10.0
 """Seconds without work after which the keeper ends itself; the next ticket starts it again."""
+
+_PAUSE = 0.5
+"""Seconds of delay that people are told of. A busy machine is often late by less."""
 
 End = Callable[[Claim, str], None]
 """Ends a claim for a reason."""
@@ -34,16 +40,20 @@ class Keeper:
         engine: Engine,
         io: IO,
         schedule: Schedule,
+        slow: SlowHolders,
         mutex: threading.RLock,
         lose: End,
         give_up: End,
+        audience: Audience,
     ) -> None:
-        self._engine = engine
+        self.engine = engine
         self._io = io
         self._schedule = schedule
+        self._slow = slow
         self._mutex = mutex
         self._lose = lose
         self._give_up = give_up
+        self._audience = audience
         self._soon: list[Callable[[], None]] = []
         self._closing = False
         self._alarm: Event | None = None
@@ -60,8 +70,8 @@ class Keeper:
         if self._task is None:
             self._alarm = self._io.event()
             self._task = self._io.spawn(self._run(), "fencelock-keeper")
-        elif due < self.sleeping_until and self._alarm is not None:
-            self._alarm.set()
+        elif due < self.sleeping_until:
+            self.rouse()
         if claim.state is HELD and claim.deadline < self.busy_until:
             self._io.spawn(self._watch([claim]), "fencelock-watch")
 
@@ -72,19 +82,26 @@ class Keeper:
         hold.
         """
         self._soon.append(act)
-        if self._alarm is not None:
-            self._alarm.set()
+        self.rouse()
 
-    def undo_soon(self, act: Callable[[], None]) -> None:
-        """Forget what `soon` was told, if it is not done yet."""
+    def later(self, act: Callable[[], None]) -> None:
+        """Let the keeper do this when it wakes up, unless `undo_later` comes first."""
+        self._soon.append(act)
+
+    def undo_later(self, act: Callable[[], None]) -> None:
+        """Forget what `later` was told, if it is not done yet."""
         if act in self._soon:
             self._soon.remove(act)
+
+    def rouse(self) -> None:
+        """Wake the keeper up."""
+        if self._alarm is not None:
+            self._alarm.set()
 
     async def close(self) -> None:
         """Stop renewing."""
         self._closing = True
-        if self._alarm is not None:
-            self._alarm.set()
+        self.rouse()
         if self._task is not None:
             await self._task.join()
 
@@ -110,25 +127,46 @@ class Keeper:
             now = self._io.now()
             with self._mutex:
                 found = self._schedule.survey(now)
-                self.sleeping_until = found.wake_at
+                slow, next_slow_at = self._slow.due(now)
+                wake_at = min(found.wake_at, next_slow_at)
+                self.sleeping_until = wake_at
             for claim in found.expired:
                 self._lose(claim, EXPIRED)
             for claim in found.ended:
                 self._give_up(claim, WITHDRAWN)
+            if slow:
+                self._warn(slow)
             if found.batch:
                 self.busy_until = now + found.timeout
                 if found.pressing:
                     self._io.spawn(self._watch(found.pressing), "fencelock-watch")
                 await self._renew(found.batch, timeout=found.timeout)
+                self._notice_pause(self.busy_until)
                 self.busy_until = -math.inf
                 idle_since = self._io.now()
                 continue
-            if found.wake_at < math.inf:
+            if wake_at < math.inf:
                 idle_since = now
             elif now - idle_since >= _IDLE and self._retire():
                 return
-            await self._alarm.wait(min(found.wake_at - self._io.now(), _IDLE))
+            wake_at = min(wake_at, now + _IDLE)
+            await self._alarm.wait(wake_at - self._io.now())
             self.sleeping_until = -math.inf
+            self._notice_pause(wake_at)
+
+    def _warn(self, slow: list[SlowHolder]) -> None:
+        from fencelock.primitives.sighting import report_held_long  # seldom needed
+
+        for claim, since, stack in slow:
+            report_held_long(claim, self._io.now() - since, describe(stack))
+
+    def _notice_pause(self, expected: float) -> None:
+        """Report that this process stood still, if it goes on much later than expected."""
+        late = self._io.now() - expected
+        if late >= _PAUSE:
+            from fencelock.observe.events import Paused
+
+            self._audience.report(Paused(self.engine.label, late))
 
     def _retire(self) -> bool:
         with self._mutex:
@@ -142,7 +180,7 @@ class Keeper:
         sent = self._io.now()
         tickets = [claim.ticket for claim in batch]
         try:
-            standings = await self._engine.renew(tickets, timeout=timeout)
+            standings = await self.engine.renew(tickets, timeout=timeout)
         except Exception as error:  # even what no engine should raise must not end all renewals
             unexpected = not isinstance(error, EngineError)
             log.warning("could not renew %d tickets: %s", len(batch), error, exc_info=unexpected)
@@ -150,6 +188,7 @@ class Keeper:
             return
         lost: list[tuple[Claim, str]] = []
         unanswered: list[Claim] = []
+        renewed: list[tuple[Claim, float, bool]] = []
         now = self._io.now()
         with self._mutex:
             for claim, ticket, standing in zip(batch, tickets, standings, strict=True):
@@ -158,20 +197,32 @@ class Keeper:
                     continue
                 if claim not in self._schedule or claim.ticket is not ticket:
                     continue  # released, lost or changed while the request was under way
+                margin, suspended = claim.deadline - now, claim.suspended
                 reason = claim.answered(standing, sent, now)
                 if reason is None:
                     self._schedule.renewed(claim, sent)
+                    if claim.sighting is not None:
+                        renewed.append((claim, margin, suspended))
                 else:
                     lost.append((claim, reason))
         for claim, reason in lost:
             self._lose(claim, reason)
+        for claim, margin, suspended in renewed:
+            if claim.sighting is not None:
+                claim.sighting.renewed(claim, margin, suspended)
         self._postpone(unanswered)
 
     def _postpone(self, batch: list[Claim]) -> None:
+        suspended: list[Claim] = []
         with self._mutex:
             now = self._io.now()
             jitter = 0.2 + 0.1 * self._io.random.random()
             for claim in batch:
                 if claim in self._schedule:
+                    if not claim.suspended:
+                        suspended.append(claim)
                     claim.unrenewed()
                     self._schedule.postpone(claim, now + claim.ticket.ttl * RENEW_AT * jitter)
+        for claim in suspended:
+            if claim.sighting is not None:
+                claim.sighting.suspended(claim, claim.deadline - now)

@@ -192,6 +192,8 @@ class BaseLease(Holding):
             claim.ended(RELEASED)  # unless another thread has noticed just now that it is late
             if claim.unanswered:
                 context.sweeper.doom(claim)  # a request to join may still arrive, after this
+            if claim.sighting is not None:
+                claim.sighting.ended(claim)
         except LeaseLost:
             raise
         except BaseException:  # the engine failed, or we were cancelled or interrupted
@@ -271,7 +273,12 @@ class AsyncLease(BaseLease, AsyncHolding):
                 outcome="unknown",
                 name=self.name,
             )
-        self._learned(claim.answered(standing, sent, context.io.now()))
+        now = context.io.now()
+        margin, suspended = claim.deadline - now, claim.suspended
+        reason = claim.answered(standing, sent, now)
+        if claim.sighting is not None and reason is None:
+            claim.sighting.renewed(claim, margin, suspended)
+        self._learned(reason)
 
     async def downgrade(self: BaseLease) -> None:
         """Turn a write lease into a read lease: other readers come in, and no writer in between."""

@@ -24,7 +24,7 @@ from fencelock.primitives.blocks import (
     _Default,
     undo_all,
 )
-from fencelock.primitives.call_site import call_site
+from fencelock.primitives.call_site import call_site, call_stack
 from fencelock.primitives.claim import WITHDRAWN, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
@@ -33,7 +33,7 @@ from fencelock.primitives.options import LockOptions
 from fencelock.primitives.permits import compare_permits, disagreement
 from fencelock.primitives.waiting import MIN_TIMEOUT, obtain
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.lease")
 
 L = TypeVar("L", bound=BaseLease)
 
@@ -53,13 +53,13 @@ class BaseLock(Blocks[L]):
         data: str = "",
     ) -> None:
         super().__init__(contexts)
-        owner, ttl, timeout, reentrant, on_lost, guard = options
+        owner, ttl, timeout, reentrant, on_lost, guard, warn_after = options
         self._timeout = math.inf if timeout is None else check_timeout(timeout)
         if on_lost is not None:
             self._check_on_lost(on_lost)
         if guard is not None:
             _check_guard(guard, self._awaits_guard)
-        self._plain = on_lost is None and guard is None
+        self._plain = on_lost is None and guard is None and warn_after is None
         """Whether nothing more has to be done once the lease is held."""
         self.name = name
         self._share = share
@@ -69,6 +69,7 @@ class BaseLock(Blocks[L]):
         self._owner = owner._replace(data=data) if data else owner
         self._reentrant = reentrant
         self._on_lost = on_lost
+        self._warn_after = warn_after
         # It has no reference to this object, which must end with its last user: see `Blocks.__del__`.
         self._attend = compare_permits() if share.permits > 1 else None
 
@@ -171,6 +172,8 @@ class BaseLock(Blocks[L]):
 
     def _watched(self, lease: L) -> L:
         claim, callback = lease._claim, self._on_lost
+        if self._warn_after is not None and claim.depth == 1:
+            claim.context.warn_if_slow(claim, self._warn_after, call_stack())
         if callable(callback) and claim.depth == 1:
             # The context must not keep the lease object alive: `BaseLease.__del__` has to notice its end.
             known, kind = weakref.ref(lease), type(lease)

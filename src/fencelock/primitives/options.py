@@ -23,3 +23,5 @@ class LockOptions(NamedTuple):
     on_lost: Callable[[Any], Any] | Literal["cancel"] | None = None
     """Is called with the lease when that is lost. "cancel" is for asyncio only."""
     guard: Barrier | AsyncBarrier | None = None
+    warn_after: float | None = None
+    """Seconds after which a lease that is still held is worth a warning."""

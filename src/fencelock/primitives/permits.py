@@ -9,7 +9,7 @@ from fencelock.core.ticket import Inspection, Share
 from fencelock.primitives.claim import Claim
 from fencelock.primitives.waiting import MIN_TIMEOUT, Attend
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.lease")
 
 
 def compare_permits() -> Attend:

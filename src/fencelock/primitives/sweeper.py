@@ -17,7 +17,7 @@ from fencelock.io.contract import IO, Event, Task
 from fencelock.io.process import Origin
 from fencelock.primitives.claim import WITHDRAWN, Claim
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.sweeper")
 
 REQUEST_TIMEOUT = 2.0
 """Timeout of a request to an engine, in seconds, unless the caller has less time."""
@@ -44,7 +44,7 @@ class Sweeper:
     """Tries again and again, until a ticket has left its queue for certain."""
 
     def __init__(self, engine: Engine, io: IO) -> None:
-        self._engine = engine
+        self.engine = engine
         self._io = io
         self._origin = Origin()  # in a forked child the tickets are the parent's
         self._mutex = threading.RLock()  # re-entrant, as the context's is
@@ -137,7 +137,7 @@ class Sweeper:
             return True
         answered, done = True, False
         try:
-            done = await self._engine.leave(
+            done = await self.engine.leave(
                 doomed.ticket, timeout=timeout, departure=doomed.departure
             )
         except Exception as error:  # even what no engine should raise must not end the sweeper
@@ -145,7 +145,7 @@ class Sweeper:
             if not isinstance(error, FencelockError):
                 log.warning("could not take out a ticket", exc_info=error)
         now = self._io.now()
-        until = doomed.until if answered else doomed.until + self._engine.traits.max_overstay
+        until = doomed.until if answered else doomed.until + self.engine.traits.max_overstay
         if (done and doomed.certain) or now >= until:
             self._doomed.pop(id, None)
         else:

@@ -21,7 +21,7 @@ class Bell:
         """Wake the observers, and stand at the bell until there is something new."""
         term = self._term.ticket
         ticket = Ticket(self._name, new_id(), term.ttl, term.owner._replace(data=""))
-        claim = Claim(self._term.context, ticket, object(), self._term.flexible)
+        claim = Claim(self._term.context, ticket, object(), self._term.flexible, internal=True)
         undo.append(claim)
         before, self._claim = self._claim, claim
         if before is not None:

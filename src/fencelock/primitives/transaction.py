@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.deadlock import Stamp
-from fencelock.core.durations import check_patience, check_timeout
+from fencelock.core.durations import check_positive, check_timeout
 from fencelock.core.errors import DeadlockVictim, FencelockError, LeaseLost
 from fencelock.core.function_kind import is_async
 from fencelock.io.blocking import run
@@ -61,7 +61,7 @@ class BaseTransaction(Holding, Generic[L]):
         self._make = make
         self._timeout = check_timeout(timeout)
         self._most = attempts
-        self.patience = check_patience(patience)
+        self.patience = check_positive("patience", patience)
         self.attempts = 1
         """How often it was tried, this time included."""
         self.id = new_id()[:16]

@@ -39,15 +39,21 @@ async def obtain(claim: Claim, timeout: float, attend: Attend | None = None) -> 
         context.entering[id] = claim
         if context.closing:  # `close` waits for the claims that it sees entering
             context.verify()
+        if context.sighting is not None and not claim.internal:
+            claim.sighting = context.sighting(claim, timeout, now)
         place = await _look(claim, now, limit, if_free=timeout == 0)
         if place is REFUSED:
             if claim.unanswered:  # an earlier request may still arrive and find the name free
                 context.sweeper.doom(claim)
             claim.ended(WITHDRAWN)
+            if claim.sighting is not None:
+                claim.sighting.not_granted(claim, timeout)
             return False
         if place is not ADMITTED or claim.answered_at >= claim.deadline:
             if not await _wait(claim, limit, attend):
                 await withdraw(claim, MIN_TIMEOUT)
+                if claim.sighting is not None:
+                    claim.sighting.not_granted(claim, timeout)
                 return False
             context.verify()  # closed while we waited? or forked, in a signal handler?
             context.engine.unpark(claim.ticket)
@@ -56,11 +62,18 @@ async def obtain(claim: Claim, timeout: float, attend: Attend | None = None) -> 
             if claim.unanswered:
                 context.engine.unpark(claim.ticket)
             context.hold(claim, claim.answered_at)
-    except EngineError:
-        await withdraw(claim, 0.0)  # the engine does not answer: don't let the caller wait for that
-        raise
-    except BaseException:  # also a cancellation or a KeyboardInterrupt: the ticket may have arrived
-        await withdraw(claim, REQUEST_TIMEOUT)
+        if claim.sighting is not None:
+            claim.sighting.granted(claim, context.io.now())
+    except (
+        BaseException
+    ) as error:  # also a cancellation or an interruption: the ticket may have arrived
+        # If the engine does not answer, the caller need not wait for that.
+        patience = 0.0 if isinstance(error, EngineError) else REQUEST_TIMEOUT
+        try:
+            await withdraw(claim, patience)
+        finally:
+            if claim.sighting is not None:
+                claim.sighting.cut_short(claim, error)
         raise
     finally:
         if id in context.entering:
@@ -88,7 +101,8 @@ async def obtain_free(claims: Sequence[Claim]) -> int:
 
 async def _obtain_free(claims: Sequence[Claim]) -> int:
     context, io = claims[0].context, claims[0].context.io
-    until = io.now() + REQUEST_TIMEOUT
+    asked = io.now()
+    until = asked + REQUEST_TIMEOUT
     try:
         sent, standings = await _enter_free(claims, REQUEST_TIMEOUT)
     except EngineError:  # once more, as in `_look`; some of them may have been applied
@@ -104,6 +118,10 @@ async def _obtain_free(claims: Sequence[Claim]) -> int:
     )
     for claim in free:
         context.hold(claim, now)
+        if context.sighting is not None:
+            # Only now: the others ask again, each for itself.
+            claim.sighting = context.sighting(claim, 0.0, asked)
+            claim.sighting.granted(claim, now)
     for claim in claims[len(free) :]:
         if claim.unanswered or claim.state is GRANTED:
             await withdraw(claim, MIN_TIMEOUT)
@@ -160,6 +178,8 @@ async def _wait(claim: Claim, limit: float, attend: Attend | None) -> bool:
     failing_since = math.inf
     context.keep(claim)  # waiting tickets are renewed too, or the queue would forget them
     context.entering.pop(ticket.id, None)
+    if claim.sighting is not None and claim.state is QUEUED:
+        claim.sighting.queued()
     while (now := io.now()) < limit:
         if context.closing or context.foreign:  # while we slept
             context.verify()
@@ -235,4 +255,6 @@ async def withdraw(claim: Claim, patience: float) -> None:
     claim.ended(WITHDRAWN)
     context.forget(claim)
     context.engine.unpark(claim.ticket)
+    if claim.sighting is not None:
+        claim.sighting.ended(claim)
     await context.sweeper.discard(claim, patience)

@@ -120,7 +120,7 @@ class WoundWait(Policy):
     def _new(self, bell: str, parked: Claim, data: str) -> Claim:
         owner: Owner = parked.ticket.owner._replace(data=data)
         ticket = Ticket(bell, new_id(), parked.ticket.ttl, owner)
-        return Claim(parked.context, ticket, object(), parked.flexible, quiet=True)
+        return Claim(parked.context, ticket, object(), parked.flexible, internal=True)
 
 
 def _ring(alarm: _Alarm) -> None:

@@ -30,7 +30,7 @@ from fencelock.engines.etcd.node import Node, Stream
 from fencelock.engines.etcd.watches import Watch, Watcher
 from fencelock.io.contract import IO, Event, Task
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.engine")
 
 _LOGIN_TIMEOUT = 2.0
 """Seconds that the login for a stream may take."""

@@ -14,7 +14,7 @@ from fencelock.engines.mysql.wire import AsyncioWire, BlockingWire, Wire
 from fencelock.io import clock
 from fencelock.io.contract import IO
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.engine")
 
 _OLDEST = {"MariaDB": (10, 6, 0), "MySQL": (8, 0, 29)}
 

@@ -16,7 +16,7 @@ from fencelock.engines.postgresql.wire import Wire
 from fencelock.engines.sql import listener
 from fencelock.io.contract import IO, Event
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.engine")
 
 _TEST_TIMEOUT = 1.0
 """Seconds to wait for a test notification. If none comes, LISTEN does not work on this connection."""

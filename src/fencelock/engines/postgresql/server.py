@@ -15,7 +15,7 @@ from fencelock.engines.postgresql.wire import Wire
 from fencelock.io import clock
 from fencelock.io.contract import IO
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.engine")
 
 _OLDEST = 12
 

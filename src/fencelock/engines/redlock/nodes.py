@@ -23,7 +23,7 @@ from fencelock.engines.resp.wire import error_text
 from fencelock.io import clock
 from fencelock.io.contract import IO, Event, Task
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.engine")
 
 QUESTIONS: tuple[Command, ...] = (
     ("INFO", "server", "replication", "cluster", "memory"),

@@ -18,7 +18,7 @@ from fencelock.engines.resp.wire import Login
 from fencelock.engines.tls import TLS_OPTIONS, tls_of
 from fencelock.io.contract import IO
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.engine")
 
 _NODE_TIMEOUT = 0.25
 """Seconds that a node gets to answer, unless the URL says otherwise."""

@@ -14,7 +14,7 @@ from fencelock.engines.resp.facts import eviction
 from fencelock.engines.resp.packing import bulks, pack
 from fencelock.engines.resp.wire import Login, greeting, refusal
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.engine")
 
 
 class Link(ABC):

@@ -18,7 +18,7 @@ from fencelock.engines.sql.database import W, client_closed
 from fencelock.engines.sql.requests import Request
 from fencelock.io.contract import IO, Event, Task
 
-log = logging.getLogger("fencelock")
+log = logging.getLogger("fencelock.engine")
 
 Ask = Callable[[Request, float], Awaitable[list[str]]]
 """Sends a request over any connection of the client, within so many seconds."""

@@ -1,0 +1,168 @@
+"""Which observers hear of an event: those of its client, and those of the whole process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fencelock.observe.observer import Observer, busy, complain
+
+if TYPE_CHECKING:  # what a program without observers does not need
+    from fencelock.observe.delivery import Delivery
+    from fencelock.observe.events import Event
+
+_REMEMBERED = 10_000
+"""The number of names whose newest fence a client remembers."""
+
+
+class Listens(Protocol):
+    """Something that works in another way while it is observed."""
+
+    def listening_changed(self) -> None: ...
+
+
+class Audience:
+    """The observers of one client. The hot path looks at `listening` only."""
+
+    def __init__(self, observers: Iterable[Observer] = ()) -> None:
+        self._own = [_checked(observer) for observer in observers]
+        self._prompt: list[Observer] = []
+        self._deliveries: list[Delivery] = []
+        self._observed: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._fences: dict[str, int] = {}
+        self.listening = False
+        """Whether there is an observer."""
+        with _mutex:
+            _audiences.add(self)
+            self.refresh()
+
+    def attach(self, observed: Listens) -> None:
+        """Call `observed.listening_changed()` now, and each time when `listening` may have changed."""
+        with _mutex:
+            self._observed.add(observed)
+            observed.listening_changed()
+
+    def refresh(self) -> None:
+        """The observers have changed."""
+        every = [*_everywhere, *(each for each in self._own if each not in _everywhere)]
+        # New lists: another thread may go through the old ones.
+        self._prompt = [each for each in every if getattr(each, "prompt", False)]
+        self._deliveries = _deliveries_to([each for each in every if each not in self._prompt])
+        self.listening = bool(every)
+        for observed in list(self._observed):
+            observed.listening_changed()
+
+    def hears(self, observer: Observer) -> bool:
+        """Whether this observer is told of what the client does."""
+        return observer in _everywhere or observer in self._own
+
+    def tell(self, event: Event) -> None:
+        """Tell every observer. Never waits, and no error of an observer comes out of it."""
+        if busy.now:
+            return
+        if self._prompt:
+            busy.now = True
+            try:
+                for observer in self._prompt:
+                    try:
+                        observer(event)
+                    except Exception:
+                        complain(observer)
+            finally:
+                busy.now = False
+        for delivery in self._deliveries:
+            delivery.put(event)
+
+    def report(self, event: Event) -> None:
+        """Write a line to the log, and tell the observers. For what people must know in any case."""
+        from fencelock.observe.logging import write  # seldom needed, and slow to import
+
+        write(event)
+        self.tell(event)
+
+    # --- fences that this client has seen
+
+    def newest_fence(self, name: str) -> int:
+        """The highest fence of a name that this client was given while it was observed; 0 if unknown."""
+        return self._fences.get(name, 0)
+
+    def saw_fence(self, name: str, fence: int) -> None:
+        """Remember a fence. If there are too many names, forget the one that was not used for longest."""
+        fences = self._fences
+        before = fences.pop(name, 0)
+        fences[name] = fence if fence > before else before
+        if len(fences) > _REMEMBERED:
+            fences.pop(next(iter(fences), ""), None)
+
+
+_mutex = threading.RLock()
+_audiences: weakref.WeakSet[Audience] = weakref.WeakSet()
+_everywhere: list[Observer] = []
+
+
+def add(observer: Observer) -> None:
+    """Tell this observer of everything that happens in this process, from now on.
+
+    It hears of the tickets that ask from now on, not of leases that are held already.
+    """
+    _checked(observer)
+    with _mutex:
+        if observer not in _everywhere:
+            _everywhere.append(observer)
+            _refresh()
+
+
+def remove(observer: Observer) -> None:
+    """Tell an observer that was added nothing any more. If it was not added, nothing happens."""
+    with _mutex:
+        if observer in _everywhere:
+            _everywhere.remove(observer)
+            _refresh()
+
+
+def audiences_of(observer: Observer) -> list[Audience]:
+    """The audiences, so the clients, of which this observer hears."""
+    with _mutex:
+        return [each for each in _audiences if each.hears(observer)]
+
+
+def flush_at_exit() -> None:
+    """At the end of a program, the observers get a second for the events that are left."""
+    if "fencelock.observe.delivery" in sys.modules:  # else no observer has a queue
+        from fencelock.observe.delivery import flush
+
+        flush(1.0)
+
+
+def _refresh() -> None:
+    for audience in list(_audiences):
+        audience.refresh()
+
+
+def _deliveries_to(observers: list[Observer]) -> list[Delivery]:
+    if not observers:
+        return []
+    from fencelock.observe.delivery import delivery_to
+
+    return [delivery_to(each) for each in observers]
+
+
+def _checked(observer: Observer) -> Observer:
+    if not callable(observer):
+        raise TypeError(f"an observer must be callable with an event, but {observer!r} is not")
+    return observer
+
+
+def _forked() -> None:
+    global _mutex
+    _mutex = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+process = Audience()
+"""Hears of what belongs to no client: only the observers of the whole process."""

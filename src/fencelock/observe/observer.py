@@ -1,0 +1,37 @@
+"""What an observer is, and what happens if it fails or uses a lock itself."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from fencelock.observe.events import Event
+
+log = logging.getLogger("fencelock.observe")
+
+
+class Observer(Protocol):
+    """Any callable that takes an event. What it returns is ignored."""
+
+    def __call__(self, event: Event, /) -> object: ...
+
+
+class _Busy(threading.local):
+    """Whether this thread runs an observer at this moment."""
+
+    now = False
+
+
+busy = _Busy()
+"""Nobody is told of what an observer does itself: that would never end."""
+
+_failed: list[Observer] = []
+
+
+def complain(observer: Observer) -> None:
+    """Log the error that is being handled, but only the first one of each observer."""
+    if observer not in _failed:
+        _failed.append(observer)
+        log.exception("the observer %r failed; its next errors are not logged", observer)

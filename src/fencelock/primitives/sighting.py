@@ -1,0 +1,137 @@
+"""What observers are told of a claim."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from fencelock.core.ticket import Owner
+from fencelock.observe.events import (
+    Asked,
+    Failed,
+    FenceFell,
+    GaveUp,
+    Granted,
+    HeldLong,
+    LossReason,
+    Lost,
+    Queued,
+    Refused,
+    Released,
+    Renewed,
+    Resumed,
+    Suspended,
+    TimedOut,
+)
+from fencelock.primitives.claim import (
+    DROPPED,
+    EVICTED,
+    EXPIRED,
+    LOOP_ENDED,
+    RELEASED,
+    WITHDRAWN,
+    Claim,
+)
+
+_LOSSES: dict[str, LossReason] = {
+    EXPIRED: "expired",
+    EVICTED: "evicted",
+    DROPPED: "dropped",
+    LOOP_ENDED: "loop ended",
+}
+
+_numbers = count(1)
+
+
+class Sighting:
+    """Tells the observers of one claim: of each thing once, and of nothing after the end.
+
+    A claim has one only if there were observers when the caller asked for the lock. So an observer always
+    hears the whole story of a ticket. It does not keep the claim: that would be a circle of references.
+    """
+
+    __slots__ = ("_asked_at", "_audience", "_granted_at", "_newest", "_over", "about")
+
+    def __init__(self, claim: Claim, timeout: float, now: float) -> None:
+        self._audience = audience = claim.context.audience
+        self.about = _about(claim, next(_numbers))
+        self._asked_at = now
+        self._granted_at: float | None = None
+        self._over = False
+        # Only what was known before the request is sent counts: a slow answer must not look like a fall.
+        self._newest = audience.newest_fence(claim.ticket.name)
+        audience.tell(Asked(*self.about, timeout))
+
+    # --- until it is held
+
+    def queued(self) -> None:
+        """The name is not free, and the ticket waits."""
+        self._audience.tell(Queued(*self.about))
+
+    def granted(self, claim: Claim, now: float) -> None:
+        """The caller has the lease."""
+        audience, fence, self._granted_at = self._audience, claim.fence, now
+        audience.tell(Granted(*self.about, now - self._asked_at, fence, claim.abandoned))
+        name, engine, *_ = self.about
+        if fence <= self._newest:
+            audience.report(FenceFell(name, engine, fence, self._newest))
+        audience.saw_fence(name, fence)
+
+    def not_granted(self, claim: Claim, timeout: float) -> None:
+        """The name was not free in time."""
+        self._ended_early(claim, TimedOut if timeout else Refused)
+
+    def cut_short(self, claim: Claim, error: BaseException) -> None:
+        """An error or an interruption ended the attempt."""
+        if isinstance(error, Exception):
+            self._ended_early(claim, Failed, type(error).__name__)
+        else:
+            self._ended_early(claim, GaveUp)
+
+    def _ended_early(
+        self, claim: Claim, kind: type[TimedOut | Refused | Failed | GaveUp], *details: str
+    ) -> None:
+        if not self._over and self._granted_at is None:
+            self._over = True
+            waited = claim.context.io.now() - self._asked_at
+            self._audience.tell(kind(*self.about, waited, *details))
+
+    # --- while it is held
+
+    def renewed(self, claim: Claim, margin: float, resumed: bool) -> None:
+        """The engine confirmed a renewal when `margin` seconds were left. `resumed`: the last one failed."""
+        if self._over or self._granted_at is None:
+            return
+        self._audience.tell(Renewed(*self.about, claim.fence, margin))
+        if resumed:
+            self._audience.tell(Resumed(*self.about, claim.fence))
+
+    def suspended(self, claim: Claim, remaining: float) -> None:
+        """The engine did not answer a renewal."""
+        if not self._over and self._granted_at is not None:
+            self._audience.tell(Suspended(*self.about, claim.fence, remaining))
+
+    def ended(self, claim: Claim) -> None:
+        """The claim has ended. If it was held, tell how: released or lost."""
+        reason, since = claim.reason, self._granted_at
+        if self._over or since is None or reason is None:
+            return
+        self._over = True
+        held_for = claim.context.io.now() - since
+        if reason in _LOSSES:
+            self._audience.tell(Lost(*self.about, claim.fence, held_for, _LOSSES[reason]))
+        else:
+            closed = reason not in (RELEASED, WITHDRAWN)
+            self._audience.tell(Released(*self.about, claim.fence, held_for, closed))
+
+
+def report_held_long(claim: Claim, held_for: float, stack: str) -> None:
+    """A lease is held for longer than its `warn_after`: log it, and tell the observers."""
+    about = claim.sighting.about if claim.sighting is not None else _about(claim, 0)
+    claim.context.audience.report(HeldLong(*about, claim.fence, held_for, stack))
+
+
+def _about(claim: Claim, number: int) -> tuple[str, str, str, Owner, int]:
+    """The fields that all events of a ticket have."""
+    ticket = claim.ticket
+    engine = claim.context.engine.label_of(ticket.name)
+    return ticket.name, engine, ticket.share.kind, ticket.owner, number

@@ -21,11 +21,11 @@ class Groups:
 
     def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
         self._patterns = dict(patterns or {})
-        for pattern, group in self._patterns.items():
-            if not (isinstance(pattern, str) and isinstance(group, str) and group):
+        for each in (*self._patterns, *self._patterns.values()):
+            if not each or not isinstance(each, str):
                 raise TypeError(
-                    f"groups must be patterns with the names of their groups, such as "
-                    f'{{"order:*": "order"}}, but {pattern!r}: {group!r} is not'
+                    "groups must be a dict of patterns and names of groups, such as "
+                    f'{{"order:*": "order"}}; {each!r} is neither'
                 )
         self._known: dict[str, str] = {}
 

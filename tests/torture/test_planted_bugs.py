@@ -17,6 +17,7 @@ from fencelock.primitives.claim import EXPIRED, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.lease import AsyncLease, BaseLease
 from fencelock.primitives.schedule import Schedule
+from fencelock.primitives.sighting import Sighting
 from fencelock.primitives.sweeper import Sweeper
 from fencelock.torture.simulate import Simulation
 from fencelock.torture.storage import GuardedCounters
@@ -224,3 +225,32 @@ def test_a_store_that_does_not_look_at_the_fence(monkeypatch: Patch, checker: st
     always: Callable[..., bool] = lambda *arguments: True  # noqa: E731
     monkeypatch.setattr(GuardedCounters, "admit", always)
     caught_by({checker})
+
+
+# --- what observers hear
+
+
+def test_a_loss_that_no_observer_hears_of(monkeypatch: Patch) -> None:
+    def ended(self: Sighting, claim: Claim) -> None:
+        if claim.reason != EXPIRED:
+            before(self, claim)
+
+    before = Sighting.ended
+    monkeypatch.setattr(Sighting, "ended", ended)
+    caught_by({"events_are_true"})
+
+
+def test_a_grant_that_observers_hear_of_twice(monkeypatch: Patch) -> None:
+    def granted(self: Sighting, claim: Claim, now: float) -> None:
+        before(self, claim, now)
+        if claim.abandoned:
+            before(self, claim, now)
+
+    before = Sighting.granted
+    monkeypatch.setattr(Sighting, "granted", granted)
+    caught_by({"events_are_true"})
+
+
+def test_a_cancelled_caller_that_observers_wait_for(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Sighting, "cut_short", lambda self, claim, error: None)
+    caught_by({"events_are_true"})

@@ -14,7 +14,7 @@ from fencelock.cli.bench.command import bench
 from fencelock.cli.break_ import break_
 from fencelock.cli.demo.command import demo
 from fencelock.cli.listing import ls, show
-from fencelock.cli.messages import say
+from fencelock.cli.messages import say, start_log
 from fencelock.cli.migrate import migrate
 from fencelock.cli.options import url_option
 from fencelock.cli.run import run
@@ -47,6 +47,8 @@ for command in (run, ls, show, break_, schema, migrate, bench, demo):
 def main() -> NoReturn:
     """Run the command line and exit. An error is one line on stderr, never a traceback."""
     try:
+        if level := os.environ.get("FENCELOCK_LOG"):
+            start_log(level)
         result = cli.main(prog_name="fencelock", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
+
+import click
+
+LEVELS = ("debug", "info", "warning", "error")
 
 
 def say(message: str) -> None:
@@ -26,4 +31,20 @@ class _Handler(logging.Handler):
 
 def say_warnings() -> None:
     """Print the library's warnings, such as a failed renewal, in the same form."""
-    logging.getLogger("fencelock").addHandler(_Handler(logging.WARNING))
+    if not os.environ.get("FENCELOCK_LOG"):  # else they are in the log
+        logging.getLogger("fencelock").addHandler(_Handler(logging.WARNING))
+
+
+def start_log(level: str) -> None:
+    """Write a log of all events to stderr, from this level on: what `FENCELOCK_LOG=debug` is for."""
+    if level not in LEVELS:
+        raise click.UsageError(
+            f"FENCELOCK_LOG must be {', '.join(LEVELS)} or not set, not {level!r}."
+        )
+    from fencelock import observe
+
+    log, handler = logging.getLogger("fencelock"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(level.upper())
+    observe.add(observe.Log())

@@ -7,7 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fencelock.observe.observer import Observer, busy, complain
 
@@ -25,13 +25,27 @@ class Listens(Protocol):
     def listening_changed(self) -> None: ...
 
 
+class Listeners(NamedTuple):
+    """Some observers: those that are called at once, and those that have a thread of their own."""
+
+    prompt: list[Observer]
+    deliveries: list[Delivery]
+
+    def that_are_in(self, others: Listeners) -> Listeners:
+        """Those of them that are also among the others."""
+        return Listeners(
+            [each for each in self.prompt if each in others.prompt],
+            [each for each in self.deliveries if each in others.deliveries],
+        )
+
+
 class Audience:
     """The observers of one client. The hot path looks at `listening` only."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._own = [_checked(observer) for observer in observers]
-        self._prompt: list[Observer] = []
-        self._deliveries: list[Delivery] = []
+        self.listeners = Listeners([], [])
+        """All of them. A change makes another object."""
         self._observed: weakref.WeakSet[Any] = weakref.WeakSet()
         self._fences: dict[str, int] = {}
         self.listening = False
@@ -49,9 +63,9 @@ class Audience:
     def refresh(self) -> None:
         """The observers have changed."""
         every = [*_everywhere, *(each for each in self._own if each not in _everywhere)]
-        # New lists: another thread may go through the old ones.
-        self._prompt = [each for each in every if getattr(each, "prompt", False)]
-        self._deliveries = _deliveries_to([each for each in every if each not in self._prompt])
+        prompt = [each for each in every if getattr(each, "prompt", False)]
+        deliveries = _deliveries_to([each for each in every if each not in prompt])
+        self.listeners = Listeners(prompt, deliveries)
         self.listening = bool(every)
         for observed in list(self._observed):
             observed.listening_changed()
@@ -60,21 +74,29 @@ class Audience:
         """Whether this observer is told of what the client does."""
         return observer in _everywhere or observer in self._own
 
-    def tell(self, event: Event) -> None:
-        """Tell every observer. Never waits, and no error of an observer comes out of it."""
+    def tell(self, event: Event, since: Listeners | None = None) -> None:
+        """Tell every observer. Never waits, and no error of an observer comes out of it.
+
+        With `since`, only the observers that were there at that time: nobody hears the end of a story without
+        its beginning.
+        """
         if busy.now:
             return
-        if self._prompt:
+        listeners = self.listeners
+        if since is not None and since is not listeners:
+            listeners = listeners.that_are_in(since)
+        prompt, deliveries = listeners
+        if prompt:
             busy.now = True
             try:
-                for observer in self._prompt:
+                for observer in prompt:
                     try:
                         observer(event)
                     except Exception:
                         complain(observer)
             finally:
                 busy.now = False
-        for delivery in self._deliveries:
+        for delivery in deliveries:
             delivery.put(event)
 
     def report(self, event: Event) -> None:

@@ -49,28 +49,31 @@ class Sighting:
     hears the whole story of a ticket. It does not keep the claim: that would be a circle of references.
     """
 
-    __slots__ = ("_asked_at", "_audience", "_granted_at", "_newest", "_over", "about")
+    __slots__ = ("_asked_at", "_audience", "_granted_at", "_newest", "_over", "_since", "about")
 
     def __init__(self, claim: Claim, timeout: float, now: float) -> None:
         self._audience = audience = claim.context.audience
+        self._since = audience.listeners
         self.about = _about(claim, next(_numbers))
         self._asked_at = now
         self._granted_at: float | None = None
         self._over = False
         # Only what was known before the request is sent counts: a slow answer must not look like a fall.
         self._newest = audience.newest_fence(claim.ticket.name)
-        audience.tell(Asked(*self.about, timeout))
+        audience.tell(Asked(*self.about, timeout), self._since)
 
     # --- until it is held
 
     def queued(self) -> None:
         """The name is not free, and the ticket waits."""
-        self._audience.tell(Queued(*self.about))
+        self._audience.tell(Queued(*self.about), self._since)
 
     def granted(self, claim: Claim, now: float) -> None:
         """The caller has the lease."""
         audience, fence, self._granted_at = self._audience, claim.fence, now
-        audience.tell(Granted(*self.about, now - self._asked_at, fence, claim.abandoned))
+        audience.tell(
+            Granted(*self.about, now - self._asked_at, fence, claim.abandoned), self._since
+        )
         name, engine, *_ = self.about
         if fence <= self._newest:
             audience.report(FenceFell(name, engine, fence, self._newest))
@@ -93,7 +96,7 @@ class Sighting:
         if not self._over and self._granted_at is None:
             self._over = True
             waited = claim.context.io.now() - self._asked_at
-            self._audience.tell(kind(*self.about, waited, *details))
+            self._audience.tell(kind(*self.about, waited, *details), self._since)
 
     # --- while it is held
 
@@ -101,14 +104,14 @@ class Sighting:
         """The engine confirmed a renewal when `margin` seconds were left. `resumed`: the last one failed."""
         if self._over or self._granted_at is None:
             return
-        self._audience.tell(Renewed(*self.about, claim.fence, margin))
+        self._audience.tell(Renewed(*self.about, claim.fence, margin), self._since)
         if resumed:
-            self._audience.tell(Resumed(*self.about, claim.fence))
+            self._audience.tell(Resumed(*self.about, claim.fence), self._since)
 
     def suspended(self, claim: Claim, remaining: float) -> None:
         """The engine did not answer a renewal."""
         if not self._over and self._granted_at is not None:
-            self._audience.tell(Suspended(*self.about, claim.fence, remaining))
+            self._audience.tell(Suspended(*self.about, claim.fence, remaining), self._since)
 
     def ended(self, claim: Claim) -> None:
         """The claim has ended. If it was held, tell how: released or lost."""
@@ -118,10 +121,12 @@ class Sighting:
         self._over = True
         held_for = claim.context.io.now() - since
         if reason in _LOSSES:
-            self._audience.tell(Lost(*self.about, claim.fence, held_for, _LOSSES[reason]))
+            self._audience.tell(
+                Lost(*self.about, claim.fence, held_for, _LOSSES[reason]), self._since
+            )
         else:
             closed = reason not in (RELEASED, WITHDRAWN)
-            self._audience.tell(Released(*self.about, claim.fence, held_for, closed))
+            self._audience.tell(Released(*self.about, claim.fence, held_for, closed), self._since)
 
 
 def report_held_long(claim: Claim, held_for: float, stack: str) -> None:

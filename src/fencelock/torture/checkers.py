@@ -11,12 +11,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from fencelock.primitives.claim import EVICTED
+from fencelock.observe.events import Granted, Lost
+from fencelock.primitives.claim import EVICTED, EXPIRED
 from fencelock.primitives.schedule import RENEW_AT
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.primitives.waiting import MIN_TIMEOUT
 from fencelock.torture.history import Attempt, Grant, History, Stay
 from fencelock.torture.storage import GuardedCounters
+from fencelock.torture.stories import odd_stories
 
 # All in seconds.
 _ROUNDING = 1e-6
@@ -254,6 +256,28 @@ def abandonment_is_told(history: History, counters: GuardedCounters) -> Iterator
             yield f"{grant} was told abandoned={grant.abandoned}, which is wrong"
 
 
+def events_are_true(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """Observers hear a whole story of each ticket: one `Granted` for each grant, one `Lost` for each loss."""
+    granted: Counter[tuple[str, int]] = Counter()
+    lost: Counter[tuple[str, int]] = Counter()
+    for process, events in history.events.items():
+        for oddity in odd_stories(events, over=process not in history.crashes):
+            yield f"{process}: {oddity}"
+        for event in events:
+            if isinstance(event, Granted):
+                granted[event.owner.label, event.fence] += 1
+            elif isinstance(event, Lost):
+                lost[event.owner.label, event.fence] += 1
+    for grant in history.grants:
+        process, known = grant.attempt.io.name, (grant.attempt.label, grant.fence)
+        if process not in history.events or process in history.crashes:
+            continue
+        if granted[known] != 1:
+            yield f"{grant}: observers heard of {granted[known]} grants"
+        if lost[known] != (grant.reason in (EVICTED, EXPIRED)):
+            yield f"{grant}: observers heard of {lost[known]} losses, its holder of {grant.reason!r}"
+
+
 CHECKERS: tuple[Checker, ...] = (
     no_stale_write,
     no_lost_update,
@@ -266,6 +290,7 @@ CHECKERS: tuple[Checker, ...] = (
     progress,
     within_budget,
     abandonment_is_told,
+    events_are_true,
 )
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import Contender
 from fencelock.io.simulated import SimulatedIO, World
+from fencelock.observe.events import Event
+from fencelock.observe.observer import Observer
 from fencelock.primitives.lease import BaseLease
 from fencelock.torture.network import Server
 
@@ -80,6 +82,16 @@ class Stay:
     """Whether a second copy of a request put it there. The first was answered, so no client knows of this."""
 
 
+class _Recorder:
+    prompt = True  # in the simulation there are no threads
+
+    def __init__(self, events: list[Event]) -> None:
+        self._events = events
+
+    def __call__(self, event: Event) -> None:
+        self._events.append(event)
+
+
 class History:
     """The record of one run. The checkers read it when the run is over."""
 
@@ -104,6 +116,8 @@ class History:
         """From this moment on no message from the time of the faults is on its way."""
         self.ended_at = math.inf
         self.leftovers: list[str] = []
+        self.events: dict[str, list[Event]] = {}
+        """What the observers of each process heard. Only some runs have observers."""
         self._server = server
         self._here: dict[str, dict[int, Stay]] = {name: {} for name in names}
         self._open: dict[SimulatedIO, list[Grant]] = {}
@@ -173,6 +187,10 @@ class History:
                 grant.oddities.append(f"changed its fence to {lease.fence}")
             if lease.abandoned != grant.abandoned:
                 grant.oddities.append(f"changed abandoned to {lease.abandoned}")
+
+    def observer(self, io: SimulatedIO) -> Observer:
+        """An observer that records the events of a process."""
+        return _Recorder(self.events.setdefault(io.name, []))
 
     # --- the engine's side
 

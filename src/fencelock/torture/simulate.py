@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from fencelock.io.simulated import START, World
+from fencelock.observe.audience import Audience
 from fencelock.primitives.context import Context
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.torture.checkers import violations
@@ -100,7 +101,9 @@ class Simulation:
     def _client(self, number: int) -> SimulatedClient:
         io = self.world.process(f"p{number}")
         engine = FaultyEngine(self.network, io)
-        return SimulatedClient(io, engine, self.context(engine, io))
+        # Half of all runs are observed, so the code is tested with observers and without.
+        observers = [self.history.observer(io)] if self.seed % 2 == 0 else []
+        return SimulatedClient(io, engine, self.context(engine, io, Audience(observers)))
 
     async def _live(self, client: SimulatedClient) -> None:
         """The main program of a process: it runs its workers, then perhaps closes its client."""

@@ -101,3 +101,19 @@ def test_the_version(sqlite_cli: Cli) -> None:
     ended = sqlite_cli("--version")
     assert ended.returncode == 0
     assert ended.stdout.startswith("fencelock ")
+
+
+def test_a_log_of_all_events(cli: Cli) -> None:
+    ended = cli("run", "nightly", "--", "true", FENCELOCK_LOG="debug")
+    assert ended.returncode == 0
+    for words in ("DEBUG fencelock.lease: 'nightly': asked for", "released after", "enter at"):
+        assert words in ended.stderr
+    assert "fencelock: " not in ended.stderr.replace("lease: ", "")
+
+
+def test_a_log_with_a_wrong_level(cli: Cli) -> None:
+    ended = cli("ls", FENCELOCK_LOG="loud")
+    assert ended.returncode == 64
+    assert (
+        "FENCELOCK_LOG must be debug, info, warning, error or not set, not 'loud'" in ended.stderr
+    )

@@ -7,6 +7,9 @@ An observer is any callable that takes an event. It is called in a thread of its
 ten thousand events wait for it, it misses the next ones. Its errors are logged, once. An observer with the
 attribute `prompt = True` is called at once, in the thread or event loop that works with the lock: it must
 not wait for anything. No observer hears of what an observer does.
+
+Two more attributes make a prompt observer cheaper. `uses_no_lock = True` is a promise. `ignores` is a tuple
+of event classes: if all observers ignore a kind of event, it is not made. (Today only `Asked` is left out.)
 """
 
 from typing import TYPE_CHECKING

@@ -29,12 +29,15 @@ class Listeners(NamedTuple):
     """Some observers: those that are called at once, and those that have a thread of their own."""
 
     prompt: list[Observer]
+    careful: bool
+    """Whether one of these may use a lock itself, and so cause events in its own call."""
     deliveries: list[Delivery]
 
     def that_are_in(self, others: Listeners) -> Listeners:
         """Those of them that are also among the others."""
         return Listeners(
             [each for each in self.prompt if each in others.prompt],
+            self.careful,
             [each for each in self.deliveries if each in others.deliveries],
         )
 
@@ -44,12 +47,14 @@ class Audience:
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._own = [_checked(observer) for observer in observers]
-        self.listeners = Listeners([], [])
+        self.listeners = Listeners([], False, [])
         """All of them. A change makes another object."""
         self._observed: weakref.WeakSet[Any] = weakref.WeakSet()
         self._fences: dict[str, int] = {}
         self.listening = False
         """Whether there is an observer."""
+        self.ignored: frozenset[type[Event]] = frozenset()
+        """Events that need not be made, because every observer says that it `ignores` them."""
         with _mutex:
             _audiences.add(self)
             self.refresh()
@@ -65,8 +70,10 @@ class Audience:
         every = [*_everywhere, *(each for each in self._own if each not in _everywhere)]
         prompt = [each for each in every if getattr(each, "prompt", False)]
         deliveries = _deliveries_to([each for each in every if each not in prompt])
-        self.listeners = Listeners(prompt, deliveries)
+        careful = not all(getattr(each, "uses_no_lock", False) for each in prompt)
+        self.listeners = Listeners(prompt, careful, deliveries)
         self.listening = bool(every)
+        self.ignored = _ignored(every)
         for observed in list(self._observed):
             observed.listening_changed()
 
@@ -85,16 +92,17 @@ class Audience:
         listeners = self.listeners
         if since is not None and since is not listeners:
             listeners = listeners.that_are_in(since)
-        prompt, deliveries = listeners
-        if prompt:
+        prompt, careful, deliveries = listeners
+        if careful:
             busy.now = True
-            try:
-                for observer in prompt:
-                    try:
-                        observer(event)
-                    except Exception:
-                        complain(observer)
-            finally:
+        try:
+            for observer in prompt:
+                try:
+                    observer(event)
+                except Exception:
+                    complain(observer)
+        finally:
+            if careful:
                 busy.now = False
         for delivery in deliveries:
             delivery.put(event)
@@ -171,6 +179,12 @@ def _deliveries_to(observers: list[Observer]) -> list[Delivery]:
     from fencelock.observe.delivery import delivery_to
 
     return [delivery_to(each) for each in observers]
+
+
+def _ignored(observers: list[Observer]) -> frozenset[type[Event]]:
+    """The events that all observers ignore."""
+    ignored = [frozenset(getattr(each, "ignores", ())) for each in observers]
+    return frozenset.intersection(*ignored) if ignored else frozenset()
 
 
 def _checked(observer: Observer) -> Observer:

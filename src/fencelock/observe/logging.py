@@ -74,6 +74,7 @@ class Log:
     """
 
     prompt = True  # so a record has the time and the thread of its event
+    uses_no_lock = True
 
     def __call__(self, event: Event) -> None:
         """Log this event, unless the library logs it in any case."""

@@ -54,13 +54,22 @@ class Sighting:
     def __init__(self, claim: Claim, timeout: float, now: float) -> None:
         self._audience = audience = claim.context.audience
         self._since = audience.listeners
-        self.about = _about(claim, next(_numbers))
+        ticket = claim.ticket
+        name, share = ticket.name, ticket.share
+        self.about = (
+            name,
+            claim.context.engine.label_of(name),
+            share.kind if share.group else "lock",
+            ticket.owner,
+            next(_numbers),
+        )
         self._asked_at = now
         self._granted_at: float | None = None
         self._over = False
         # Only what was known before the request is sent counts: a slow answer must not look like a fall.
-        self._newest = audience.newest_fence(claim.ticket.name)
-        audience.tell(Asked(*self.about, timeout), self._since)
+        self._newest = audience.newest_fence(name)
+        if Asked not in audience.ignored:
+            audience.tell(Asked(*self.about, timeout), self._since)
 
     # --- until it is held
 
@@ -74,10 +83,9 @@ class Sighting:
         audience.tell(
             Granted(*self.about, now - self._asked_at, fence, claim.abandoned), self._since
         )
-        name, engine, *_ = self.about
         if fence <= self._newest:
-            audience.report(FenceFell(name, engine, fence, self._newest))
-        audience.saw_fence(name, fence)
+            audience.report(FenceFell(claim.ticket.name, self.about[1], fence, self._newest))
+        audience.saw_fence(claim.ticket.name, fence)
 
     def not_granted(self, claim: Claim, timeout: float) -> None:
         """The name was not free in time."""

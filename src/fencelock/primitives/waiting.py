@@ -57,13 +57,14 @@ async def obtain(claim: Claim, timeout: float, attend: Attend | None = None) -> 
                 return False
             context.verify()  # closed while we waited? or forked, in a signal handler?
             context.engine.unpark(claim.ticket)
-            context.hold(claim, context.io.now())
+            now = context.io.now()
         else:
             if claim.unanswered:
                 context.engine.unpark(claim.ticket)
-            context.hold(claim, claim.answered_at)
+            now = claim.answered_at
+        context.hold(claim, now)
         if claim.sighting is not None:
-            claim.sighting.granted(claim, context.io.now())
+            claim.sighting.granted(claim, now)
     except (
         BaseException
     ) as error:  # also a cancellation or an interruption: the ticket may have arrived

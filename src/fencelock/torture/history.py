@@ -84,6 +84,7 @@ class Stay:
 
 class _Recorder:
     prompt = True  # in the simulation there are no threads
+    uses_no_lock = True
 
     def __init__(self, events: list[Event]) -> None:
         self._events = events

@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fencelock.observe.observer import Observer, busy, complain
@@ -126,7 +127,8 @@ class Audience:
         before = fences.pop(name, 0)
         fences[name] = fence if fence > before else before
         if len(fences) > _REMEMBERED:
-            fences.pop(next(iter(fences), ""), None)
+            with suppress(RuntimeError):  # another thread changes it now, and forgets one itself
+                fences.pop(next(iter(fences), ""), None)
 
 
 _mutex = threading.RLock()

@@ -9,13 +9,9 @@ import sys
 
 def say(message: str) -> None:
     """Print a message to the user, in one line."""
+    line = " ".join(message.split())
     with contextlib.suppress(OSError):  # stderr is closed: go on without a message
-        print(f"fencelock: {one_line(message)}", file=sys.stderr, flush=True)
-
-
-def one_line(message: str) -> str:
-    """A message without line breaks."""
-    return " ".join(message.split())
+        print(f"fencelock: {line}", file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:

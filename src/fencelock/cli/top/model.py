@@ -61,6 +61,8 @@ class Row(NamedTuple):
     """Seconds until the first of the holders expires unless renewed."""
     ttl: float = math.inf
     """The longest `expires_in` of this holder so far. Engines don't say what its ttl is."""
+    held_since: float = math.inf
+    """When its oldest holder got it, by our clock. Infinite: nobody holds it, as far as we know."""
 
     @property
     def waiting(self) -> int:
@@ -72,10 +74,6 @@ class Row(NamedTuple):
         holders = self.seen.holders if self.seen else ()
         return max((each.held_for for each in holders), default=None)
 
-    @property
-    def held_since(self) -> float:
-        return math.inf if self.held_for is None else self.looked_at - self.held_for
-
 
 _KEYS: dict[Order, Callable[[Row], Any]] = {
     "waiting": lambda row: (row.seen is None, -row.waiting, row.held_since, row.name),
@@ -86,40 +84,51 @@ _KEYS: dict[Order, Callable[[Row], Any]] = {
 
 def sort_inspections(seen: Sequence[Inspection], order: Order) -> list[Inspection]:
     """Names that were all looked at just now, sorted as the view sorts them."""
-    rows = sorted((Row(each.name, each) for each in seen), key=_KEYS[order])
+    rows = sorted((_History(each.name, 0.0, each).row() for each in seen), key=_KEYS[order])
     return [row.seen for row in rows if row.seen]
+
+
+class _Holder(NamedTuple):
+    """What we know about a present holder."""
+
+    since: float
+    """When it got the name, by our clock. We keep the first value: later ones differ by a little, and rows
+    would change places."""
+    ttl: float
+    """The longest `expires_in` so far."""
 
 
 class _History:
     """What we have seen of one name."""
 
-    def __init__(self, began: float, seen: Inspection | None) -> None:
+    def __init__(self, name: str, began: float, seen: Inspection | None = None) -> None:
         self.seen: Inspection | None
         """None: it is free."""
-        self._ttls: dict[int, float] = {}
-        """The longest `expires_in` of each present holder, by its fence."""
+        self._name = name
+        self._holders: dict[int, _Holder] = {}
+        """The present holders, by fence."""
         self._grants = 0
         self._looks = deque([(began, 0)])
         """When we looked, and how many new holders we had seen until then. The first look is before the
         window, so that a rate is never more than what we saw."""
-        self._remember(seen)
+        self._remember(began, seen)
 
     def add(self, at: float, seen: Inspection | None) -> None:
         """One more look. `seen` is None if the name is free."""
         if at <= self._looks[-1][0]:
             return  # the user asked for a look in the middle of a poll: that one is newer
-        self._grants += sum(each.fence not in self._ttls for each in seen.holders) if seen else 0
-        self._remember(seen)
+        self._grants += self._remember(at, seen)
         self._looks.append((at, self._grants))
         while self._looks[1][0] <= at - WINDOW:
             self._looks.popleft()
 
-    def _remember(self, seen: Inspection | None) -> None:
-        holders, before = seen.holders if seen else (), self._ttls
-        self._ttls = {
-            each.fence: max(each.expires_in, before.get(each.fence, 0.0)) for each in holders
-        }
-        self.seen = seen
+    def _remember(self, at: float, seen: Inspection | None) -> int:
+        """Returns the number of new holders."""
+        before, self._holders, self.seen = self._holders, {}, seen
+        for each in seen.holders if seen else ():
+            known = before.get(each.fence, _Holder(at - each.held_for, 0.0))
+            self._holders[each.fence] = _Holder(known.since, max(known.ttl, each.expires_in))
+        return len(self._holders.keys() - before.keys())
 
     @property
     def rate(self) -> float | None:
@@ -127,13 +136,14 @@ class _History:
         (began, before), (at, after) = self._looks[0], self._looks[-1]
         return (after - before) / (at - began) if at > began else None
 
-    def row(self, name: str) -> Row:
+    def row(self) -> Row:
         holders = self.seen.holders if self.seen else ()
         left, ttl = min(
-            ((each.expires_in, self._ttls[each.fence]) for each in holders),
+            ((each.expires_in, self._holders[each.fence].ttl) for each in holders),
             default=(math.inf, math.inf),
         )
-        return Row(name, self.seen, self._looks[-1][0], self.rate, left, ttl)
+        since = min((each.since for each in self._holders.values()), default=math.inf)
+        return Row(self._name, self.seen, self._looks[-1][0], self.rate, left, ttl, since)
 
 
 class Model:
@@ -168,7 +178,7 @@ class Model:
         if last is not None and not last.more:
             # The polls until now did not list these names, so their holders are new.
             for name in poll.looks.keys() - free - histories.keys() - set(last.names):
-                histories[name] = _History(max(self._began, last.at - WINDOW), None)
+                histories[name] = _History(name, max(self._began, last.at - WINDOW))
         for name in poll.looks.keys() - free:
             self._add(poll.looks[name])
         self.looked = sum(name in histories for name in self.names)
@@ -188,7 +198,7 @@ class Model:
     def row(self, name: str) -> Row:
         """What we know about one name."""
         history = self._histories.get(name)
-        return history.row(name) if history else Row(name)
+        return history.row() if history else Row(name)
 
     def rows(self, order: Order, filter: str = "") -> list[Row]:
         """The names that match a filter, sorted."""
@@ -202,7 +212,7 @@ class Model:
         if name in self._histories:
             self._histories[name].add(look.at, used)
         elif used:
-            self._histories[name] = _History(look.at, used)
+            self._histories[name] = _History(name, look.at, used)
 
 
 def matching(name: str, filter: str) -> bool:

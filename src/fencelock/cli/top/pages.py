@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.text import Text
 
 from fencelock.cli.listing import duration, owner_text
-from fencelock.cli.messages import printable
 from fencelock.cli.top.model import WINDOW
 from fencelock.cli.top.parts import at_least, brief, fit, folded, tail, wrapped
 from fencelock.cli.top.poller import SHARE
@@ -50,7 +49,7 @@ _CONSEQUENCES = (
 def name_page(state: State, width: int) -> list[Text]:
     """One name: who holds it, and who waits for how long."""
     row = state.model.row(state.opened)
-    lines = folded(printable(state.opened), width, "bold")
+    lines = folded(state.opened, width, "bold")
     seen = row.seen
     if seen is None:
         return [*lines, Text("Nobody holds it or waits for it.", "dim")]
@@ -101,7 +100,7 @@ def break_page(state: State, width: int) -> list[Text]:
     """What will be broken, and what that means."""
     assert state.question is not None
     name, holders, _ = state.question
-    lines = [Text("Break this lock?", "bold red"), *folded(printable(name), width, "bold"), Text()]
+    lines = [Text("Break this lock?", "bold red"), *folded(name, width, "bold"), Text()]
     for each in holders:
         held = f"held by {owner_text(each)} for {duration(each.held_for)}, fence {each.fence}"
         lines += wrapped(held, width)

@@ -1,4 +1,8 @@
-"""Small pieces of text that the pages are made of. Widths are in cells: some characters take two."""
+"""Small pieces of text that the pages are made of. Widths are in cells: some characters take two.
+
+All text that other processes may have written goes through `fit`, `wrapped` or `folded`, which take out
+control characters.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,12 @@ import textwrap
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
+from fencelock.cli.messages import printable
+
 
 def fit(text: str, width: int, right: bool = False) -> str:
     """The text in exactly so many cells: cut off with an ellipsis, or filled with spaces."""
+    text = printable(text)
     size = cell_len(text)
     if size > width:
         return set_cell_size(text, max(0, width - 1)) + "…"[:width]
@@ -62,10 +69,11 @@ def at_least(rate: float | None) -> str:
 
 def wrapped(text: str, width: int, style: str = "") -> list[Text]:
     """A sentence in lines. Words that are too long are broken."""
-    lines = textwrap.wrap(text, max(1, width), break_on_hyphens=False)
+    sentence = printable(" ".join(text.split()))
+    lines = textwrap.wrap(sentence, max(1, width), break_on_hyphens=False)
     return [Text(line, style) for line in lines]
 
 
 def folded(text: str, width: int, style: str = "") -> list[Text]:
     """A name in lines, exactly as it is."""
-    return [Text(line, style) for line in chop_cells(text, max(2, width))]
+    return [Text(line, style) for line in chop_cells(printable(text), max(2, width))]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fencelock.cli.break_ import changed_hands
 from fencelock.cli.listing import owner_text
-from fencelock.cli.messages import one_line, printable
 from fencelock.cli.top.model import Look, Poll, Trouble, choose
 from fencelock.core.backoff import Backoff
 from fencelock.core.errors import EngineError, FencelockError
@@ -136,7 +135,7 @@ class Poller:
             looks = self._look_at(names, now() - began)
         except FencelockError as error:
             pause = self._backoff.next()
-            self._tell(Trouble(_text(error), now() + pause))
+            self._tell(Trouble(str(error), now() + pause))
             return pause
         self._backoff.reset()
         took, before = now() - began, self._took
@@ -193,20 +192,20 @@ class Poller:
 
     def _break(self, name: str, holders: tuple[Holder, ...]) -> str:
         """Break a lock, and say what came of it. The engine can't compare the fence in the same request."""
-        shown = printable(repr(name))
+        shown = repr(name)
         try:
             with self._asking():
                 if changed_hands(self._client, name, holders):
                     return f"{shown} has another holder now: it was not broken"
         except FencelockError as error:
-            return f"{shown} was not broken: {_text(error)}"
+            return f"{shown} was not broken: {error}"
         try:
             with self._asking():
                 broken = self._client.break_lock(name)
         except FencelockError as error:
             unknown = isinstance(error, EngineError) and error.outcome == "unknown"
             verb = "may be" if unknown else "was not"
-            return f"{shown} {verb} broken: {_text(error)}"
+            return f"{shown} {verb} broken: {error}"
         if not broken:
             return f"nobody holds {shown} any more"
         return f"broken: {shown} was held by {', '.join(map(owner_text, holders))}"
@@ -218,7 +217,3 @@ class Poller:
             yield
         finally:
             self.asking_since = None
-
-
-def _text(error: FencelockError) -> str:
-    return printable(one_line(str(error)))

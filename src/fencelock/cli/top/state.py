@@ -6,7 +6,6 @@ from enum import Enum, auto
 from functools import partial
 from typing import NamedTuple
 
-from fencelock.cli.messages import printable
 from fencelock.cli.top import keys
 from fencelock.cli.top.model import ORDERS, Model, Order, Row, matching
 from fencelock.cli.top.poller import Break, Open, Refresh, Request, Stop, Wish
@@ -100,6 +99,11 @@ class State:
         return rows[self.first : self.first + room]
 
     @property
+    def prompting(self) -> bool:
+        """Whether keys are text: the filter, or an answer."""
+        return self.typing or self.page is Page.BREAK
+
+    @property
     def wish(self) -> Wish:
         """What the next poll should look at first."""
         opened = self.opened if self.page in (Page.NAME, Page.BREAK) else None
@@ -172,7 +176,7 @@ class State:
 
     def _ask(self, row: Row) -> None:
         if row.seen is None or not row.seen.holders:
-            self.message = f"nobody holds {printable(repr(row.name))}"
+            self.message = f"nobody holds {row.name!r}"
             return
         self.question = Question(row.name, row.seen.holders, self.page)
         self.page, self.answer, self.scrolled = Page.BREAK, "", 0
@@ -185,9 +189,9 @@ class State:
             return None
         self.page = back
         if key == keys.ENTER and self.answer == "yes":
-            self.message = f"breaking {printable(repr(name))} …"
+            self.message = f"breaking {name!r} …"
             return Break(name, holders)
-        self.message = f"{printable(repr(name))} was not broken"
+        self.message = f"{name!r} was not broken"
         return None
 
     def _scroll(self, key: str) -> bool:

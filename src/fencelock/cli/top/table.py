@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from fencelock.cli.listing import owner_text
-from fencelock.cli.messages import printable
 from fencelock.cli.top.model import Row
 from fencelock.cli.top.parts import at_least, bar, brief, fit, share, tail
 from fencelock.cli.top.state import State
@@ -85,7 +84,7 @@ def _nothing(state: State) -> str:
 
 def _cells(row: Row, width: int) -> _Cells:
     texts = dict.fromkeys(_TITLES, "")
-    texts["NAME"] = printable(row.name)
+    texts["NAME"] = row.name
     styles: dict[str, str] = {}
     if row.seen is None:
         texts["HOLDER"] = "…"

@@ -33,9 +33,12 @@ def picture(state: State, width: int, height: int, now: float) -> list[Text]:
     """The lines to show at a moment of our clock."""
     trouble = _trouble(state, now)
     warning = wrapped(trouble, width, "bold white on red")[: max(1, height // 8)]
-    top = [_head(state, width, now), *warning, _status(state)]
+    head = _head(state, width, now)
+    top = [head, *warning, _status(state)] if height > 5 else [*warning, head]
     top = top[: max(0, height - 2)]
-    bottom = _foot(state, width)[: max(1, height // 8)] if height > 1 else []
+    bottom = _foot(state, width)[: max(1, height // 8)]
+    if height == 1 and not state.prompting:
+        bottom = []
     room = height - len(top) - len(bottom)
     if state.page is Page.LIST:
         body = table(state, width, room, faded=bool(trouble))
@@ -55,9 +58,9 @@ def _scrolled(state: State, lines: list[Text], room: int) -> list[Text]:
 
 def _head(state: State, width: int, now: float) -> Text:
     model = state.model
-    title, facts = f"fencelock top  {printable(state.where)}", []
+    title, facts = f"fencelock top  {state.where}", []
     if model.last is not None:
-        facts = [f"{len(model.names) + model.last.more:,} names", _clock(model.last.at, now)]
+        facts = [_count(len(model.names) + model.last.more), _clock(model.last.at, now)]
         if model.rate:
             facts.insert(1, f"{at_least(model.rate)} hand-offs")
     while facts and cell_len("  ".join(facts)) > width - len("fencelock top  "):
@@ -73,11 +76,11 @@ def _status(state: State) -> Text:
         return Text("waiting for the engine …", "dim")
     facts = [f"sorted by {state.order}", f"every {brief(model.last.took + model.last.pause)}"]
     if state.filter and not state.typing:
-        facts.append(f"filter {printable(state.filter)}: {len(state.rows()):,} names")
-    if model.looked < len(model.names):
-        facts.append(f"{model.looked:,} looked at so far")
+        facts.append(f"filter {printable(state.filter)}: {_count(len(state.rows()))}")
     if model.last.more:
-        facts.append(f"{model.last.more:,} names are not shown: use --pattern")
+        facts.append(f"{model.last.more:,} not shown: use --pattern")
+    if model.looked < len(model.names):
+        facts.append(f"{model.looked:,} looked at")
     if any(row.seen and row.seen.abandoned for row in state.rows()):
         facts.append("! abandoned")
     return Text("  ".join(facts), "dim")
@@ -92,7 +95,8 @@ def _trouble(state: State, now: float) -> str:
     elif model.trouble is not None:
         left = max(0.0, model.trouble.next_try - now)
         again = "Trying again now." if left < 0.5 else f"Next try in {left:.0f} s."
-        reason = f"{model.trouble.reason}. {again}"
+        stop = "" if model.trouble.reason.endswith((".", "?", "!")) else "."
+        reason = f"{model.trouble.reason}{stop} {again}"
     else:
         return ""
     if model.last is None:
@@ -121,6 +125,10 @@ def _prompt(question: str, typed: str, width: int) -> Text:
         typed = typed[1:]
     question = fit(question, min(cell_len(question), max(0, width - cell_len(typed) - 2)))
     return Text.assemble((question, "bold"), " ", typed, ("_", "blink"))
+
+
+def _count(names: int) -> str:
+    return f"{names:,} name{'s' * (names != 1)}"
 
 
 def _clock(at: float, now: float) -> str:

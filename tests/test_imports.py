@@ -54,13 +54,13 @@ def test_the_library_brings_no_engine_and_nothing_that_is_slow() -> None:
     assert modules & {f"fencelock.primitives.{each}" for each in RARE} == set()
 
 
-@pytest.mark.parametrize("words", [["ls"], ["run", "x", "--", "true"]])
+@pytest.mark.parametrize("words", [["ls"], ["top"], ["run", "x", "--", "true"]])
 def test_the_command_brings_the_one_engine_that_it_uses(words: list[str], tmp_path: Path) -> None:
     modules = imported_by("-m", "fencelock", *words, url=f"sqlite:///{tmp_path / 'locks.db'}")
     modules -= imported_by("-c", "pass")
     assert engines(modules) == {"sqlite"}
     assert modules & DRIVERS == {"apsw"}
-    assert modules & {"rich", "fencelock.cli.demo.runner"} == set()
+    assert modules & {"rich", "fencelock.cli.demo.runner", "fencelock.cli.top.loop"} == set()
 
 
 _LACKING = """

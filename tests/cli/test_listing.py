@@ -6,6 +6,7 @@ import json
 import os
 import re
 from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,6 +16,7 @@ from fencelock.cli.listing import duration
 from fencelock.cli.messages import printable
 from tests.cli.conftest import Cli, waiting
 from tests.cli.terminals import on_a_terminal
+from tests.servers import RedisFactory, connect
 
 HOLDER = {"host", "pid", "label", "fence", "expires_in", "share", "since", "held_for"}
 HEAD = ["NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING"]
@@ -102,6 +104,17 @@ def test_ls_shows_what_was_abandoned(cli: Cli, client: fencelock.Client, name: s
         head, row = cli("ls", name).stdout.splitlines()
     assert re.split("  +", head) == [*HEAD, "ABANDONED"]
     assert row.endswith("  0        yes")
+
+
+def test_a_key_of_another_program_is_no_name(redis_server: RedisFactory, sqlite_cli: Cli) -> None:
+    server = redis_server()
+    redis: Any = connect(server.url)  # redis-py does not know whether it answers with text
+    with fencelock.Client(server.url) as client, client.lock("ours"):
+        for key in redis.keys("fencelock:{ours}*"):
+            redis.copy(key, key.replace("ours", "\x1b[2Jours"))
+        assert client.names() == ["ours"]
+        ended = sqlite_cli("ls", FENCELOCK_URL=server.url)
+    assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 2)
 
 
 def test_break(cli: Cli, client: fencelock.Client, name: str) -> None:

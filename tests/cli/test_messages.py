@@ -41,6 +41,10 @@ LONG = "x" * 10_000
         (["bench", "--seconds", "0"], "0.0 is not in the range 1<=x<=300"),
         (["bench", "redis://a", "--url", "redis://b"], "The engine was given twice"),
         (["bench", "memory://"], "exist in one process only"),
+        (["top", "redis://a", "--url", "redis://b"], "The engine was given twice"),
+        (["top", "memory://"], "exist in one process only"),
+        (["top", "--interval", "0"], "0.0 is not in the range 0.1<=x<=3600"),
+        (["top", "--sort", "size"], "'size' is not one of 'waiting', 'held', 'name'"),
         (["frob"], "No such command 'frob'."),
     ],
 )
@@ -56,7 +60,14 @@ def test_a_command_line_that_makes_no_sense(
 
 @pytest.mark.parametrize(
     "words",
-    [["run", "x", "--", "echo", "ran"], ["ls"], ["show", "x"], ["break", "x", "-y"], ["bench"]],
+    [
+        ["run", "x", "--", "echo", "ran"],
+        ["ls"],
+        ["show", "x"],
+        ["top"],
+        ["break", "x", "-y"],
+        ["bench"],
+    ],
 )
 @pytest.mark.parametrize("url", [f"redis://me:geheim@{HOST}:1", "nosuch://me:geheim@x"])
 def test_an_engine_that_is_not_there(sqlite_cli: Cli, words: list[str], url: str) -> None:
@@ -84,7 +95,7 @@ def test_a_wrong_password_is_not_shown(sqlite_cli: Cli, redis_server: RedisFacto
     assert "geheim" not in ended.stderr
 
 
-@pytest.mark.parametrize("command", [None, "run", "ls", "show", "break", "bench", "demo"])
+@pytest.mark.parametrize("command", [None, "run", "ls", "show", "top", "break", "bench", "demo"])
 def test_help_shows_an_example(sqlite_cli: Cli, command: str | None) -> None:
     ended = sqlite_cli(*([command] if command else []), "--help")
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -20,14 +20,14 @@ def _patient(patient: None) -> None:
 
 @pytest.fixture(params=ENGINES)
 async def async_cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
-    cell = Cell(request.param, "async", _url(request.param, request, tmp_path))
+    cell = Cell(request.param, "async", url_of(request.param, request, tmp_path))
     yield cell
     await cell.close()
 
 
 @pytest.fixture(params=ENGINES)
 async def sync_cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
-    cell = Cell(request.param, "sync", _url(request.param, request, tmp_path))
+    cell = Cell(request.param, "sync", url_of(request.param, request, tmp_path))
     yield cell
     await cell.close()
 
@@ -35,12 +35,13 @@ async def sync_cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIter
 @pytest.fixture(params=CELLS, ids="-".join)
 async def cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
     engine, face = request.param
-    cell = Cell(engine, face, _url(engine, request, tmp_path))
+    cell = Cell(engine, face, url_of(engine, request, tmp_path))
     yield cell
     await cell.close()
 
 
-def _url(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:
+def url_of(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """Where the tests reach an engine."""
     if engine == "memory":
         return f"memory://{folder.name}"
     if engine == "sqlite":

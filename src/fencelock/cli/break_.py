@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +13,9 @@ from fencelock.cli.listing import duration, holder_json
 from fencelock.cli.messages import printable, say
 from fencelock.cli.options import json_option, name_argument, open_client, url_option
 from fencelock.core.ticket import Holder
+
+if TYPE_CHECKING:
+    from fencelock.client import Client
 
 
 @click.command(
@@ -38,12 +43,9 @@ def break_(context: click.Context, name: str, yes: bool, as_json: bool, url: str
         if holders and not (yes or _agreed(name, holders[0])):
             say(f"{name!r} was not broken")
             context.exit(exits.CONFLICT)
-        if holders and not yes:
-            # The user agreed for this holder, not for a holder that came meanwhile.
-            now = client.inspect(name, limit=0).holders
-            if now and now[0].fence != holders[0].fence:
-                say(f"{name!r} got another holder while you were asked: it was not broken")
-                context.exit(exits.CONFLICT)
+        if holders and not yes and changed_hands(client, name, holders):
+            say(f"{name!r} got another holder while you were asked: it was not broken")
+            context.exit(exits.CONFLICT)
         broken = bool(holders) and client.break_lock(name)
     if as_json:
         taken = [holder_json(each) for each in holders] if broken else []
@@ -53,6 +55,12 @@ def break_(context: click.Context, name: str, yes: bool, as_json: bool, url: str
     if not broken:
         say(f"nobody holds {name!r}")
         context.exit(exits.CONFLICT)
+
+
+def changed_hands(client: Client, name: str, shown: Iterable[Holder]) -> bool:
+    """Whether the lock has a holder now that was not shown. The user agreed for the shown ones only."""
+    now = client.inspect(name, limit=0).holders
+    return not {each.fence for each in now} <= {each.fence for each in shown}
 
 
 def _agreed(name: str, holder: Holder) -> bool:

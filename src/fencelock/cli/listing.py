@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,9 @@ from fencelock.cli.messages import printable
 from fencelock.cli.options import json_option, name_argument, open_client, url_option
 from fencelock.cli.tables import print_table
 from fencelock.core.ticket import READING, Contender, Holder, Inspection
+
+if TYPE_CHECKING:
+    from fencelock.client import Client
 
 
 @click.command(
@@ -32,17 +36,11 @@ def ls(pattern: str, as_json: bool, url: str | None) -> None:
     PATTERN may contain *, ? and [abc], as in a shell. Quote it, so that the shell does not expand it.
     """
     with open_client(url) as client:
-        seen = [client.inspect(name, limit=0) for name in client.names(pattern)]
-    # Leave out names that were released since the names were listed.
-    seen = [each for each in seen if each.holders or each.waiting]
+        seen = inspect_all(client, pattern)
     if as_json:
         _print_json([_summary(each) for each in seen])
-    elif seen:
-        head = ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "ABANDONED")
-        columns = len(head) if any(each.abandoned for each in seen) else len(head) - 1
-        print_table(head[:columns], [row[:columns] for each in seen for row in _rows(each)])
-    elif sys.stdout.isatty():
-        click.echo("Nothing is held or waited for.")
+    else:
+        print_names(seen)
 
 
 @click.command(
@@ -88,12 +86,34 @@ def show(name: str, limit: int, as_json: bool, url: str | None) -> None:
         click.echo(f"and {seen.waiting - len(seen.waiters)} more")
 
 
+def inspect_all(client: Client, pattern: str) -> list[Inspection]:
+    """The holders of all names that match a pattern, and how many wait."""
+    seen = [client.inspect(name, limit=0) for name in client.names(pattern)]
+    # Leave out names that were released since the names were listed.
+    return [each for each in seen if in_use(each)]
+
+
+def in_use(seen: Inspection) -> bool:
+    """Whether the name is held or waited for."""
+    return bool(seen.holders or seen.waiting)
+
+
+def print_names(seen: Sequence[Inspection]) -> None:
+    """Print a table of names, with a row per holder."""
+    if seen:
+        head = ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "ABANDONED")
+        columns = len(head) if any(each.abandoned for each in seen) else len(head) - 1
+        print_table(head[:columns], [row[:columns] for each in seen for row in _rows(each)])
+    elif sys.stdout.isatty():
+        click.echo("Nothing is held or waited for.")
+
+
 def _describe(seen: Inspection) -> list[str]:
     lines = [seen.name]
     for holder in seen.holders:
         since = datetime.now() - timedelta(seconds=holder.held_for)
         lines += [
-            f"  held by     {_owner(holder)}",
+            f"  held by     {owner_text(holder)}",
             f"  since       {since:%Y-%m-%d %H:%M:%S} ({duration(holder.held_for)} ago)",
             f"  fence       {holder.fence}",
             f"  expires in  {duration(holder.expires_in)} unless renewed"
@@ -121,10 +141,11 @@ def _rows(seen: Inspection) -> list[tuple[str, ...]]:
 
 def _cells(contender: Contender, seconds: float) -> tuple[str, ...]:
     durations = map(duration, (seconds, contender.expires_in))
-    return (_owner(contender), str(contender.fence), *durations)
+    return (owner_text(contender), str(contender.fence), *durations)
 
 
-def _owner(contender: Contender) -> str:
+def owner_text(contender: Contender) -> str:
+    """The owner of a ticket, and how the ticket shares the name."""
     share, owner = contender.share, printable(str(contender.owner))
     if share == READING:
         return f"{owner}, reading"

@@ -19,6 +19,7 @@ from fencelock.cli.migrate import migrate
 from fencelock.cli.options import url_option
 from fencelock.cli.run import run
 from fencelock.cli.schema import schema
+from fencelock.cli.top.command import top
 from fencelock.core.errors import FencelockError
 
 
@@ -33,14 +34,14 @@ Examples:
 @url_option
 @click.version_option(fencelock.__version__, prog_name="fencelock", message="%(prog)s %(version)s")
 def cli(url: str | None) -> None:
-    """Distributed locks: run a command under a lock, list locks, break a lock.
+    """Distributed locks: run a command under a lock, list and watch locks, break a lock.
 
     Exit code 64 means that the command line is wrong, 69 that the engine can't be reached or can't do
     what was asked. `fencelock run --help` lists more exit codes.
     """
 
 
-for command in (run, ls, show, break_, schema, migrate, bench, demo):
+for command in (run, ls, show, top, break_, schema, migrate, bench, demo):
     cli.add_command(command)
 
 

@@ -66,6 +66,17 @@ url_option = click.option(
     help="The engine, e.g. redis://localhost or sqlite:///locks.db. "
     "Default: $FENCELOCK_URL, or else a file in your state folder.",
 )
+engine_argument = click.argument("engine", metavar="[URL]", required=False)
+"""The URL as an argument, for commands that are about an engine and not about a name."""
+
+
+def only_url(engine: str | None, url: str | None) -> str:
+    """The URL that was given as an argument or with `--url`, or else the default."""
+    from fencelock.client import default_url
+
+    if engine is not None and url is not None:
+        raise click.UsageError("The engine was given twice: as an argument and with --url.")
+    return engine or url or default_url()
 
 
 def open_client(url: str | None) -> Client:

@@ -17,7 +17,7 @@ from fencelock.client.options import (
     PolicyName,
 )
 from fencelock.core.function_kind import is_async
-from fencelock.core.names import check_name
+from fencelock.core.names import check_name, is_name
 from fencelock.core.ticket import Inspection
 from fencelock.io.blocking import BlockingIO, blocking
 from fencelock.io.contract import IO
@@ -171,7 +171,8 @@ class AsyncClient(BaseClient):
         """The names that are held or waited for now, e.g. `names("order:*")`."""
         if not isinstance(pattern, str):
             raise TypeError(f"a pattern must be a str, not {type(pattern).__name__}")
-        return await self._context.engine.names(pattern, timeout=REQUEST_TIMEOUT)
+        found = await self._context.engine.names(pattern, timeout=REQUEST_TIMEOUT)
+        return list(filter(is_name, found))
 
     async def break_lock(self: BaseClient, name: str) -> bool:
         """Take a lock from its holder. A holder of this client learns it at once, any other holder at its

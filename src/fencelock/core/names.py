@@ -38,6 +38,14 @@ def check_name(name: str) -> str:
     return name
 
 
+def is_name(text: str) -> bool:
+    """Whether a lock can have this name. An engine may also hold the keys of other programs."""
+    try:
+        return check_name(text) == text
+    except ValueError:
+        return False
+
+
 def matches(name: str, pattern: str) -> bool:
     """Whether a name matches a shell pattern (`*`, `?`, `[abc]`). The same on every engine."""
     return fnmatchcase(name, unicodedata.normalize("NFC", pattern))

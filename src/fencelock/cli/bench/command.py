@@ -12,7 +12,13 @@ import click
 
 from fencelock.cli.exits import exit_on_signals
 from fencelock.cli.messages import say, say_warnings
-from fencelock.cli.options import json_option, open_client, url_option
+from fencelock.cli.options import (
+    engine_argument,
+    json_option,
+    only_url,
+    open_client,
+    url_option,
+)
 from fencelock.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -26,7 +32,7 @@ Examples:
   fencelock bench redis://localhost
   FENCELOCK_URL=postgresql://me:secret@db1/app fencelock bench --json > figures.json"""
 )
-@click.argument("engine", metavar="[URL]", required=False)
+@engine_argument
 @click.option(
     "--seconds",
     type=click.FloatRange(1, 300),
@@ -49,12 +55,9 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
     # Only here, because the other commands don't need it.
     from fencelock.cli.bench.expect import expectations, shortest_ttl, warnings
     from fencelock.cli.bench.steps import STEPS, Bench
-    from fencelock.client import default_url
     from fencelock.core.url import Url
 
-    if engine is not None and url is not None:
-        raise click.UsageError("The engine was given twice: as an argument and with --url.")
-    where = engine or url or default_url()
+    where = only_url(engine, url)
     say_warnings()
     with exit_on_signals(), open_client(where) as client:
         traits = client.traits

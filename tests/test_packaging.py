@@ -26,6 +26,7 @@ from fencelock.engines.registry import _BUILT_IN
 ROOT = Path(__file__).parent.parent
 UV = ROOT / ".tools" / "bin" / "uv"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OBSERVING = {"otel", "prometheus"}
 EXTRAS = {extra for _, _, extra in _BUILT_IN.values() if extra}
 PLACES = {"sqlite": "/a", "redlock": "a,b,c", "redlocks": "a,b,c"}
 PLACES |= {"redis+sentinel": "a/b", "rediss+sentinel": "a/b"}
@@ -103,8 +104,8 @@ def test_what_the_index_shows(wheel: Path) -> None:
 
 
 def test_every_extra_is_there_and_all_is_all_of_them(wheel: Path) -> None:
-    assert set(PROJECT["optional-dependencies"]) == EXTRAS | {"all"}
-    every = {name for extra in EXTRAS for name in needed(wheel, extra)}
+    assert set(PROJECT["optional-dependencies"]) == EXTRAS | OBSERVING | {"all"}
+    every = {name for extra in EXTRAS | OBSERVING for name in needed(wheel, extra)}
     assert set(needed(wheel, "all")) == every
 
 

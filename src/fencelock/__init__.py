@@ -20,6 +20,7 @@ from fencelock.core.errors import (
 )
 from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import Holder, Inspection, Owner, Waiter
+from fencelock.core.version import __version__ as __version__
 from fencelock.engines.contract import Traits
 from fencelock.primitives.lease import AsyncLease, Lease
 from fencelock.primitives.lock import AsyncLock, Lock
@@ -47,8 +48,6 @@ else:
         globals()[name] = getattr(import_module(f"fencelock.primitives.{_LATER[name]}"), name)
         return globals()[name]
 
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",

@@ -31,7 +31,8 @@ class Terminal:
         termios.tcsetwinsize(other, (lines, columns))
         self._before = termios.tcgetattr(other)
         self._process = subprocess.Popen(
-            ["setsid", "--ctty", *command],
+            # What we ignore, as under nohup, it would ignore too.
+            ["setsid", "--ctty", "env", "--default-signal", *command],
             env=cli.environment | {"TERM": "xterm", "PS1": PROMPT, "HISTFILE": ""},
             stdin=other,
             stdout=other,

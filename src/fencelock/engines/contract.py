@@ -109,6 +109,10 @@ class Engine(ABC):
         """The label of the engine that keeps this name."""
         return self.label
 
+    def parts(self) -> Sequence[Engine]:
+        """The engines behind this one, if it only passes requests on; else itself."""
+        return (self,)
+
     def observed(self, audience: Audience, now: Callable[[], float]) -> Engine:
         """The same engine, but it tells these observers of its requests. `now` is the io's clock."""
         from fencelock.engines.observed import ObservedEngine  # few programs need it

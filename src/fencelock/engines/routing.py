@@ -68,6 +68,9 @@ class RoutedEngine(Engine):
     def label_of(self, name: str) -> str:
         return self.part_of(name).label
 
+    def parts(self) -> Sequence[Engine]:
+        return self._engines
+
     def observed(self, audience: Audience, now: Callable[[], float]) -> RoutedEngine:
         observed = {engine: engine.observed(audience, now) for engine in self._engines}
         table = [(pattern, [observed[each] for each in parts]) for pattern, parts in self._table]

@@ -25,6 +25,9 @@ class Listens(Protocol):
 
     def listening_changed(self) -> None: ...
 
+    def engines(self) -> set[tuple[str, str]]:
+        """The kind and the guarantee of each engine that it uses."""
+
 
 class Listeners(NamedTuple):
     """Some observers: those that are called at once, and those that have a thread of their own."""
@@ -81,6 +84,10 @@ class Audience:
     def hears(self, observer: Observer) -> bool:
         """Whether this observer is told of what the client does."""
         return observer in _everywhere or observer in self._own
+
+    def engines(self) -> set[tuple[str, str]]:
+        """The kind and the guarantee of each engine that the client uses: ("redis", "efficiency")."""
+        return {engine for observed in list(self._observed) for engine in observed.engines()}
 
     def tell(self, event: Event, since: Listeners | None = None) -> None:
         """Tell every observer. Never waits, and no error of an observer comes out of it.

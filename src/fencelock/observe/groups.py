@@ -27,6 +27,8 @@ class Groups:
                     "groups must be a dict of patterns and names of groups, such as "
                     f'{{"order:*": "order"}}; {each!r} is neither'
                 )
+        self.every = list(dict.fromkeys((*self._patterns.values(), OTHER)))
+        """All groups that there are."""
         self._known: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:

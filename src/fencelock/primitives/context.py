@@ -101,6 +101,10 @@ class Context:
             self.sighting, self.engine = None, self.bare_engine
         self._keeper.engine = self.sweeper.engine = self.engine
 
+    def engines(self) -> set[tuple[str, str]]:
+        """The kind and the guarantee of each engine that it uses."""
+        return {(each.label, each.traits.guarantee) for each in self.bare_engine.parts()}
+
     def verify(self) -> None:
         """Raise unless this context can be used here and now."""
         self.io.verify()

@@ -1,0 +1,3 @@
+"""The version of Fencelock. pyproject.toml has the same."""
+
+__version__ = "0.1.0"

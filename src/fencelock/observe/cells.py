@@ -1,0 +1,82 @@
+"""Where the counts are: one cell for each metric and each combination of its labels."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+from fencelock.observe.families import Family
+from fencelock.observe.traces import Trace
+
+Labels = tuple[str, ...]
+
+
+class Distribution(NamedTuple):
+    """What the cell of a histogram had at one moment."""
+
+    counts: list[int]
+    sum: float
+    exemplars: dict[int, Exemplar]
+
+
+class Exemplar(NamedTuple):
+    """A value, and the trace in which it was seen."""
+
+    value: float
+    trace: Trace
+    seen_at: float
+    """By the clock on the wall."""
+
+
+class Number:
+    """The cell of a counter or a gauge."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, family: Family, labels: Labels) -> None:
+        self.value = 0.0
+
+    def add(self, amount: float = 1.0) -> None:
+        """It happened once more; or it took so long this time."""
+        self.value += amount
+
+    def set(self, value: float) -> None:
+        """This is the value of the gauge now."""
+        self.value = value
+
+
+class Histogram:
+    """How many values were in which bucket."""
+
+    __slots__ = ("counts", "exemplars", "limits", "sum")
+
+    def __init__(self, family: Family, labels: Labels) -> None:
+        self.limits = family.buckets
+        self.counts = [0] * (len(self.limits) + 1)
+        """How many values were in each bucket. The last bucket has no limit."""
+        self.sum = 0.0
+        self.exemplars: dict[int, Exemplar] = {}
+        """The last value that has a trace, for some buckets."""
+
+    def bucket_of(self, value: float) -> int:
+        """The number of the bucket that a value belongs to."""
+        return bisect_left(self.limits, value)
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.limits, value)] += 1
+        self.sum += value
+
+    def copy(self) -> Distribution:
+        """What it has now."""
+        return Distribution(self.counts.copy(), self.sum, self.exemplars.copy())
+
+
+class Counted(NamedTuple):
+    """All series of one metric, at one moment."""
+
+    family: Family
+    numbers: dict[Labels, float]
+    """Of a counter or a gauge."""
+    distributions: dict[Labels, Distribution]
+    """Of a histogram."""

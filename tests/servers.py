@@ -426,6 +426,7 @@ class ClusterSet(ServerSet):
             node.execute("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
             node.execute("CLUSTER", "MEET", HOST, first.port, first.settings["cluster-port"])
         eventually(self._complete, "the cluster to form")
+        self.agree()
 
     def _complete(self) -> bool:
         for node in self.nodes:
@@ -433,6 +434,16 @@ class ClusterSet(ServerSet):
             if (seen["cluster_state"], seen["cluster_known_nodes"]) != ("ok", "3"):
                 return False
         return True
+
+    def agree(self) -> None:
+        """Wait until all nodes know the same owners. A slot that moves on before that may be claimed by an
+        owner that has not heard of it, and flips between two nodes."""
+        eventually(lambda: len({self._map_of(node) for node in self.nodes}) == 1, "agreement")
+
+    def _map_of(self, node: RedisServer) -> str:
+        epoch = node.execute("CLUSTER INFO")["cluster_current_epoch"]
+        nodes = node.execute("CLUSTER NODES").values()
+        return f"{epoch} {sorted((n['node_id'], n['epoch'], n['slots']) for n in nodes)}"
 
 
 def _addresses(servers: Sequence[RedisServer]) -> str:

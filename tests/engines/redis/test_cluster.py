@@ -188,3 +188,4 @@ def _move(cluster: ClusterSet, name: str, source: RedisServer, target: RedisServ
         source.execute("MIGRATE", HOST, target.port, key, 0, 5000)
     for server in cluster.nodes:
         server.execute("CLUSTER", "SETSLOT", slot, "NODE", ids[target])
+    cluster.agree()

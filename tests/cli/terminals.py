@@ -45,9 +45,15 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._keyboard)  # hangs up
+        self.hang_up()
         self._process.kill()
         self._process.wait()
+
+    def hang_up(self) -> None:
+        """Close the terminal, as when its window is closed."""
+        if self._keyboard >= 0:
+            os.close(self._keyboard)
+            self._keyboard = -1
 
     def type(self, text: str) -> None:
         os.write(self._keyboard, text.encode())
@@ -161,6 +167,9 @@ class Emulator(Terminal):
     def ended(self) -> int:
         """Wait for the end of the program, and return its exit code."""
         self.rest()
+        return self.exit_code()
+
+    def exit_code(self) -> int:
         return self._process.wait(PATIENCE)
 
     def _feed(self, data: bytes) -> None:

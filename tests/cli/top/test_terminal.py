@@ -218,6 +218,13 @@ def test_ctrl_z_and_back(sqlite_cli: Cli, tmp_path: Path) -> None:
         terminal.expect(settings)
 
 
+def test_the_terminal_is_closed(sqlite_cli: Cli) -> None:
+    with Emulator(sqlite_cli, "top") as terminal:
+        terminal.see("Nothing is held or waited for.")
+        terminal.hang_up()
+        assert terminal.exit_code() == 128 + signal.SIGHUP
+
+
 def test_stopped_and_continued(sqlite_cli: Cli) -> None:
     """Nobody can see a SIGSTOP coming. What others have drawn meanwhile is drawn over."""
     with Emulator(sqlite_cli, "top") as terminal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import signal
 from typing import TYPE_CHECKING
 
 from fencelock.cli import exits
@@ -31,15 +32,19 @@ def watch(client: Client, where: str, pattern: str, interval: float, order: Orde
     """Show the live view until the user quits. Returns the exit code."""
     reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
     state = State(where, order)
-    with Screen() as screen:
+    screen = Screen()
 
-        def tell(report: Report) -> None:
-            reports.put(report)
-            screen.wake()
+    def tell(report: Report) -> None:
+        reports.put(report)
+        screen.wake()
 
-        poller = Poller(client, pattern, interval, tell)
-        poller.start()
-        code = _run(screen, state, poller, reports)
+    poller = Poller(client, pattern, interval, tell)
+    try:
+        with screen:
+            poller.start()
+            code = _run(screen, state, poller, reports)
+    except HungUp:
+        code = exits.SIGNALLED + signal.SIGHUP
     # If the engine does not answer now, the user should not wait for it.
     if poller.stop(_GOODBYE):
         client.close()
@@ -48,26 +53,23 @@ def watch(client: Client, where: str, pattern: str, interval: float, order: Orde
 
 def _run(screen: Screen, state: State, poller: Poller, reports: queue.SimpleQueue[Report]) -> int:
     keys = Keys()
-    try:
-        while True:
-            _take_all(state, reports)
-            state.asking_since = poller.asking_since
-            screen.draw(picture(state, *screen.size(), now()))
-            poller.wish = state.wish
-            typed = screen.wait(_ESCAPE_TIME if keys.unfinished else _TICK)
-            if screen.ended_by is not None:
-                return exits.SIGNALLED + screen.ended_by
-            for key in keys.feed(typed) if typed else keys.flush():
-                page = state.page
-                request = state.press(key)
-                if isinstance(request, Stop):
-                    return 0
-                if request is not None:
-                    poller.ask(request)
-                if state.page is Page.BREAK and page is not Page.BREAK:
-                    break  # what was typed blindly is no answer to a question that was not seen
-    except HungUp:
-        return exits.SIGNALLED + 1
+    while True:
+        _take_all(state, reports)
+        state.asking_since = poller.asking_since
+        screen.draw(picture(state, *screen.size(), now()))
+        poller.wish = state.wish
+        typed = screen.wait(_ESCAPE_TIME if keys.unfinished else _TICK)
+        if screen.ended_by is not None:
+            return exits.SIGNALLED + screen.ended_by
+        for key in keys.feed(typed) if typed else keys.flush():
+            page = state.page
+            request = state.press(key)
+            if isinstance(request, Stop):
+                return 0
+            if request is not None:
+                poller.ask(request)
+            if state.page is Page.BREAK and page is not Page.BREAK:
+                break  # what was typed blindly is no answer to a question that was not seen
 
 
 def _take_all(state: State, reports: queue.SimpleQueue[Report]) -> None:

@@ -115,6 +115,10 @@ class Screen:
         ready, _, _ = select.select([self._in, self._woken], [], [], timeout)
         if self._woken in ready:
             self._woken.recv(4096)
+        if self.ended_by is not None:
+            return (
+                b""  # if the terminal was hung up, there is a SIGCONT, too, and nothing to draw on
+            )
         if signal.SIGTSTP in self._got:
             self._suspend()
         if signal.SIGCONT in self._got:  # after a SIGSTOP, too, which nobody can see
@@ -157,15 +161,17 @@ class Screen:
     def _hide(self) -> None:
         if self._stderr is not None:
             os.dup2(self._stderr, 2)
-        with contextlib.suppress(OSError):  # the terminal is gone
+        with contextlib.suppress(HungUp):
             self._write(_HIDE)
-        with contextlib.suppress(termios.error):
             _set(self._in, self._before)
 
     def _write(self, text: str) -> None:
         data = text.encode(sys.stdout.encoding, "replace")
-        while data:
-            data = data[os.write(self._out, data) :]
+        try:
+            while data:
+                data = data[os.write(self._out, data) :]
+        except OSError:
+            raise HungUp from None
 
     def size(self) -> tuple[int, int]:
         """The number of columns and of lines."""
@@ -189,10 +195,7 @@ class Screen:
             parts.append(f"\x1b[{len(new) + 1};1H\x1b[J")
         self._shown = new
         if parts:
-            try:
-                self._write("".join(parts))
-            except OSError:
-                raise HungUp from None
+            self._write("".join(parts))
 
     def _rendered(self, line: Text) -> str:
         with self._console.capture() as captured:
@@ -208,4 +211,4 @@ def _set(fd: int, settings: list[Any]) -> None:
         except termios.error as error:
             # In the background, this call stops the program. SIGCONT interrupts the call.
             if error.args[0] != errno.EINTR:
-                raise
+                raise HungUp from None

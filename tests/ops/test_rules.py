@@ -22,6 +22,7 @@ def rules_of(path: Path) -> list[dict[str, Any]]:
 EVERY = rules_of(RULES) + rules_of(OBJECTIVES)
 ALERTS = {rule["alert"]: rule for rule in EVERY if "alert" in rule}
 RECORDED = {rule["record"]: rule for rule in EVERY if "record" in rule}
+TESTS = yaml.safe_load(UNIT_TESTS.read_text())["tests"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 RUNBOOKS = f"{PROJECT['urls']['Repository']}/blob/main/docs/observing/runbooks/"
 SECTIONS = ["What it means", "What to look at first", "What to do", "What it is not"]
@@ -63,11 +64,16 @@ def test_every_runbook_has_an_alert() -> None:
     assert {page.stem for page in (PAGES / "runbooks").glob("*.md")} == set(ALERTS)
 
 
+def test_the_unit_tests_are_about_alerts_that_exist() -> None:
+    """promtool does not notice: an alert that does not exist is silent."""
+    assert {each["alertname"] for test in TESTS for each in test["alert_rule_test"]} == set(ALERTS)
+
+
 @each_alert
 def test_an_alert_fires_and_is_silent_in_unit_tests(name: str) -> None:
     needed = metrics_behind(ALERTS[name]["expr"])
     fires = silent = False
-    for test in yaml.safe_load(UNIT_TESTS.read_text())["tests"]:
+    for test in TESTS:
         given = {
             found.metric for each in test["input_series"] for found in selectors(each["series"])
         }

@@ -106,8 +106,8 @@ def test_the_queue() -> None:
 def test_what_is_not_known() -> None:
     state = State("redis://localhost")
     assert "waiting for the engine" in text(state)
-    state.model.fail(Trouble("can't connect", 104.2))
-    assert "NO ANSWER YET: can't connect. Next try in 3 s." in text(state)
+    state.model.fail(Trouble("redis://localhost: can't connect", 104.2))
+    assert "NO ANSWER YET (next try in 3 s): can't connect" in text(state)
     state = state_of(held())
     assert "STALE" not in text(state, now=130.0)
     state.asking_since = 101.0
@@ -116,8 +116,8 @@ def test_what_is_not_known() -> None:
     assert "STALE: what you see is from" in shown
     assert ", 4.0 s ago: the engine has not answered for 3.0 s" in shown
     state.asking_since = None
-    state.model.fail(Trouble("why?", 104.2))
-    assert "why? Trying again now." in text(state, now=104.0).replace("\n", " ")
+    state.model.fail(Trouble("why", 104.2))
+    assert "4.0 s ago (trying again now): why" in text(state, now=104.0).replace("\n", " ")
     assert text(state, height=4, now=104.0).startswith("STALE")
 
 

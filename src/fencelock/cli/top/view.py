@@ -91,18 +91,17 @@ def _trouble(state: State, now: float) -> str:
     model = state.model
     asking = now - state.asking_since if state.asking_since is not None else 0.0
     if asking > _SLOW:
-        reason = f"the engine has not answered for {duration(asking)}"
+        again, reason = "", f"the engine has not answered for {duration(asking)}"
     elif model.trouble is not None:
         left = max(0.0, model.trouble.next_try - now)
-        again = "Trying again now." if left < 0.5 else f"Next try in {left:.0f} s."
-        stop = "" if model.trouble.reason.endswith((".", "?", "!")) else "."
-        reason = f"{model.trouble.reason}{stop} {again}"
+        again = " (trying again now)" if left < 0.5 else f" (next try in {left:.0f} s)"
+        reason = model.trouble.reason.removeprefix(f"{state.where}: ")
     else:
         return ""
     if model.last is None:
-        return f"NO ANSWER YET: {reason}"
+        return f"NO ANSWER YET{again}: {reason}"
     since = f"{_clock(model.last.at, now)}, {duration(now - model.last.at)} ago"
-    return f"STALE: what you see is from {since}: {reason}"
+    return f"STALE: what you see is from {since}{again}: {reason}"
 
 
 def _foot(state: State, width: int) -> list[Text]:

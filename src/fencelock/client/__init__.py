@@ -184,7 +184,8 @@ class AsyncClient(BaseClient):
                 from fencelock.observe.events import Broken  # few programs need it
 
                 engine = context.engine.label_of(name)
-                self._audience.tell(Broken(name, engine, context.owned(self._defaults.owner)))
+                owner = context.owned(self._defaults.owner)
+                self._audience.tell(Broken, (name, engine, owner))
             await context.notice_eviction(name)
         return broken
 

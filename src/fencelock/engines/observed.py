@@ -35,7 +35,7 @@ class ObservedEngine(Engine):
         except BaseException as error:
             self._failed(operation, error, started)
             raise
-        self._tell(EngineRequest(self.label, operation, "ok", self._now() - started))
+        self._tell(EngineRequest, (self.label, operation, "ok", self._now() - started))
         return answer
 
     def _failed(self, operation: str, error: BaseException, started: float) -> None:
@@ -44,7 +44,7 @@ class ObservedEngine(Engine):
             outcome = error.outcome
         elif isinstance(error, Unsupported):
             outcome = "not applied"
-        self._tell(EngineRequest(self.label, operation, outcome, self._now() - started))
+        self._tell(EngineRequest, (self.label, operation, outcome, self._now() - started))
 
     # The two requests of every lock do by themselves what `_timed` does: a coroutine less for each.
 
@@ -55,7 +55,7 @@ class ObservedEngine(Engine):
         except BaseException as error:
             self._failed("enter", error, started)
             raise
-        self._tell(EngineRequest(self.label, "enter", "ok", self._now() - started))
+        self._tell(EngineRequest, (self.label, "enter", "ok", self._now() - started))
         return standing
 
     async def leave(
@@ -67,7 +67,7 @@ class ObservedEngine(Engine):
         except BaseException as error:
             self._failed("leave", error, started)
             raise
-        self._tell(EngineRequest(self.label, "leave", "ok", self._now() - started))
+        self._tell(EngineRequest, (self.label, "leave", "ok", self._now() - started))
         return there
 
     # The others return the coroutine that an `async def` would make.

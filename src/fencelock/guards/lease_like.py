@@ -58,7 +58,7 @@ def refused(guard: str, lease: LeaseLike, newest: int) -> StaleFence:
     if audience.listening:
         from fencelock.observe import events  # few programs need it
 
-        audience.tell(events.StaleFence(lease.name, guard, lease.fence, newest))
+        audience.tell(events.StaleFence, (lease.name, guard, lease.fence, newest))
     return StaleFence(lease.name, given=lease.fence, newest=newest)
 
 

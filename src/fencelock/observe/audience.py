@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from fencelock.observe.observer import Observer, busy, complain
+from fencelock.observe.observer import Observer, Recorder, busy, complain
 
 if TYPE_CHECKING:  # what a program without observers does not need
     from fencelock.observe.delivery import Delivery
@@ -32,16 +32,19 @@ class Listens(Protocol):
 class Listeners(NamedTuple):
     """Some observers: those that are called at once, and those that have a thread of their own."""
 
+    recorders: list[Recorder]
     prompt: list[Observer]
     careful: bool
     """Whether one of these may use a lock itself, and so cause events in its own call."""
     deliveries: list[Delivery]
+    need_events: bool
+    """Whether there are others than recorders."""
 
     def that_are_in(self, others: Listeners) -> Listeners:
         """Those of them that are also among the others."""
-        return Listeners(
+        return _listeners(
+            [each for each in self.recorders if each in others.recorders],
             [each for each in self.prompt if each in others.prompt],
-            self.careful,
             [each for each in self.deliveries if each in others.deliveries],
         )
 
@@ -51,10 +54,11 @@ class Audience:
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._own = [_checked(observer) for observer in observers]
-        self.listeners = Listeners([], False, [])
+        self.listeners = _listeners([], [], [])
         """All of them. A change makes another object."""
         self._observed: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._fences: dict[str, int] = {}
+        self.fences: dict[str, int] = {}
+        """The newest fence of each name that this client was given while it was observed."""
         self.listening = False
         """Whether there is an observer."""
         self.ignored: frozenset[type[Event]] = frozenset()
@@ -72,10 +76,11 @@ class Audience:
     def refresh(self) -> None:
         """The observers have changed."""
         every = [*_everywhere, *(each for each in self._own if each not in _everywhere)]
-        prompt = [each for each in every if getattr(each, "prompt", False)]
-        deliveries = _deliveries_to([each for each in every if each not in prompt])
-        careful = not all(getattr(each, "uses_no_lock", False) for each in prompt)
-        self.listeners = Listeners(prompt, careful, deliveries)
+        recorders: list[Any] = [each for each in every if hasattr(each, "record")]
+        others = [each for each in every if each not in recorders]
+        prompt = [each for each in others if getattr(each, "prompt", False)]
+        deliveries = _deliveries_to([each for each in others if each not in prompt])
+        self.listeners = _listeners(recorders, prompt, deliveries)
         self.listening = bool(every)
         self.ignored = _ignored(every)
         for observed in list(self._observed):
@@ -89,8 +94,11 @@ class Audience:
         """The kind and the guarantee of each engine that the client uses: ("redis", "efficiency")."""
         return {engine for observed in list(self._observed) for engine in observed.engines()}
 
-    def tell(self, event: Event, since: Listeners | None = None) -> None:
-        """Tell every observer. Never waits, and no error of an observer comes out of it.
+    def tell(
+        self, kind: type[Event], fields: tuple[Any, ...], since: Listeners | None = None
+    ) -> None:
+        """Tell every observer of the event `kind(*fields)`. Never waits, and no error of an observer comes
+        out of it.
 
         With `since`, only the observers that were there at that time: nobody hears the end of a story without
         its beginning.
@@ -100,7 +108,15 @@ class Audience:
         listeners = self.listeners
         if since is not None and since is not listeners:
             listeners = listeners.that_are_in(since)
-        prompt, careful, deliveries = listeners
+        recorders, prompt, careful, deliveries, need_events = listeners
+        for recorder in recorders:
+            try:
+                recorder.record(kind, fields)
+            except Exception:
+                complain(recorder)
+        if not need_events:
+            return
+        event = kind(*fields)
         if careful:
             busy.now = True
         try:
@@ -115,24 +131,18 @@ class Audience:
         for delivery in deliveries:
             delivery.put(event)
 
-    def report(self, event: Event) -> None:
+    def report(self, kind: type[Event], fields: tuple[Any, ...]) -> None:
         """Write a line to the log, and tell the observers. For what people must know in any case."""
         from fencelock.observe.logging import write  # seldom needed, and slow to import
 
-        write(event)
-        self.tell(event)
-
-    # --- fences that this client has seen
-
-    def newest_fence(self, name: str) -> int:
-        """The highest fence of a name that this client was given while it was observed; 0 if unknown."""
-        return self._fences.get(name, 0)
+        write(kind(*fields))
+        self.tell(kind, fields)
 
     def saw_fence(self, name: str, fence: int) -> None:
-        """Remember a fence. If there are too many names, forget the one that was not used for longest."""
-        fences = self._fences
-        before = fences.pop(name, 0)
-        fences[name] = fence if fence > before else before
+        """Remember a fence. If there are too many names, forget the one that is known for longest."""
+        fences = self.fences
+        if fence > fences.get(name, 0):
+            fences[name] = fence
         if len(fences) > _REMEMBERED:
             with suppress(RuntimeError):  # another thread changes it now, and forgets one itself
                 fences.pop(next(iter(fences), ""), None)
@@ -175,6 +185,13 @@ def flush_at_exit() -> None:
         from fencelock.observe.delivery import flush
 
         flush(1.0)
+
+
+def _listeners(
+    recorders: list[Recorder], prompt: list[Observer], deliveries: list[Delivery]
+) -> Listeners:
+    careful = not all(getattr(each, "uses_no_lock", False) for each in prompt)
+    return Listeners(recorders, prompt, careful, deliveries, bool(prompt or deliveries))
 
 
 def _refresh() -> None:

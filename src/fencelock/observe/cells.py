@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from math import inf
 from typing import NamedTuple
 
 from fencelock.observe.families import Family
@@ -48,13 +50,19 @@ class Number:
 class Histogram:
     """How many values were in which bucket."""
 
-    __slots__ = ("counts", "exemplars", "limits", "sum")
+    __slots__ = ("_new", "_sum", "add", "counts", "exemplars", "limits")
+
+    add: Callable[[float], None]
+    """Count a value."""
 
     def __init__(self, family: Family, labels: Labels) -> None:
         self.limits = family.buckets
         self.counts = [0] * (len(self.limits) + 1)
         """How many values were in each bucket. The last bucket has no limit."""
-        self.sum = 0.0
+        self._sum = 0.0
+        # Values are put into their buckets together, because that costs a third.
+        self._new: list[float] = []
+        self.add = self._new.append
         self.exemplars: dict[int, Exemplar] = {}
         """The last value that has a trace, for some buckets."""
 
@@ -62,14 +70,22 @@ class Histogram:
         """The number of the bucket that a value belongs to."""
         return bisect_left(self.limits, value)
 
-    def add(self, value: float) -> None:
-        """Count a value."""
-        self.counts[bisect_left(self.limits, value)] += 1
-        self.sum += value
+    def settle(self) -> None:
+        """Put the new values into their buckets."""
+        if new := self._new:
+            self._sum += sum(new)
+            new.sort()
+            below = 0
+            for bucket, limit in enumerate((*self.limits, inf)):
+                up_to = bisect_right(new, limit, below)
+                self.counts[bucket] += up_to - below
+                below = up_to
+            new.clear()
 
     def copy(self) -> Distribution:
         """What it has now."""
-        return Distribution(self.counts.copy(), self.sum, self.exemplars.copy())
+        self.settle()
+        return Distribution(self.counts.copy(), self._sum, self.exemplars.copy())
 
 
 class Counted(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from fencelock.observe.events import Event
@@ -16,6 +16,12 @@ class Observer(Protocol):
     """Any callable that takes an event. What it returns is ignored."""
 
     def __call__(self, event: Event, /) -> object: ...
+
+
+class Recorder(Observer, Protocol):
+    """A prompt observer of ours. It takes the fields of an event, so that no event has to be made for it."""
+
+    def record(self, kind: type[Event], fields: tuple[Any, ...]) -> None: ...
 
 
 class _Busy(threading.local):

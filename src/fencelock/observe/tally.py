@@ -13,8 +13,9 @@ import threading
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from time import monotonic, time
-from typing import Any, Generic, NamedTuple, TypeVar, get_args
+from typing import Any, Generic, TypeVar, get_args
 
 from fencelock.core.version import __version__
 from fencelock.observe import families
@@ -39,14 +40,13 @@ from fencelock.observe.events import (
     Resumed,
     StaleFence,
     Suspended,
-    TicketEvent,
     TimedOut,
 )
 from fencelock.observe.families import Family
 from fencelock.observe.groups import Groups
-from fencelock.observe.traces import Trace, current_trace
+from fencelock.observe.traces import current_trace
 
-_BATCH = 64
+_BATCH = 256
 """How many events are counted together, unless somebody asks for the counts before."""
 
 _OUTCOMES: dict[type[Event], str] = {
@@ -74,19 +74,17 @@ class _Series(dict[Labels, Cell], Generic[Cell]):
         return cell
 
 
-class _Traced(NamedTuple):
-    """An event that happened in a trace."""
+Fields = tuple[Any, ...]
+"""The fields of an event, in the order of observe/events.py."""
 
-    event: Any
-    trace: Trace
-    seen_at: float
+
+class _Traced(Event):
+    """The kind of what is recorded for an answer that was given in a trace: see `_traced`."""
 
 
 class Tally:
     """An observer that counts. `groups` says which names belong together: see `Groups`."""
 
-    prompt = True
-    uses_no_lock = True
     ignores = (Asked,)
 
     _new_number: Callable[[Family, Labels], Number] = Number
@@ -100,7 +98,7 @@ class Tally:
 
     def reset(self) -> None:
         """Start from zero, as a forked child does: what its parent counts and holds is not its own."""
-        self._events: deque[Event | _Traced] = deque()
+        self._events: deque[tuple[type, Fields]] = deque()
         # Re-entrant, because a signal handler may come in the middle of counting.
         self._mutex = threading.RLock()
         self._counting = False
@@ -126,23 +124,27 @@ class Tally:
 
     def __call__(self, event: Event) -> None:
         """Count this event soon."""
-        events, kind = self._events, type(event)
+        names: tuple[str, ...] = event.__match_args__
+        self.record(type(event), tuple(getattr(event, each) for each in names))
+
+    def record(self, kind: type[Event], fields: Fields) -> None:
+        """Count an event with these fields soon."""
+        events = self._events
         if (
-            "opentelemetry.trace" in sys.modules
-            and kind in _OUTCOMES
+            kind in _OUTCOMES
+            and "opentelemetry.trace" in sys.modules
             and (trace := current_trace())
         ):
-            events.append(_Traced(event, trace, time()))
-        else:
-            events.append(event)
+            kind, fields = _Traced, (kind, fields, trace, time())
+        events.append((kind, fields))
         if len(events) >= self._batch or kind is Queued:  # the time of that one matters
             self._count()
 
     def counted(self) -> list[Counted]:
         """All counts at this moment."""
         with self._mutex:
-            self._count()
             self._learn_engines()
+            self._count()
             return [_counted(series) for series in self._series.values()]
 
     # --- counting
@@ -156,105 +158,115 @@ class Tally:
             try:
                 events, count = self._events, _COUNT
                 while events:
-                    event = events.popleft()
-                    if type(event) in count:
-                        count[type(event)](self, event)
-                for place in list(self._waiting):  # the waiters have become older
-                    self._waiters_changed(place)
+                    kind, fields = events.popleft()
+                    if kind in count:
+                        count[kind](self, fields)
+                self._settle()
             finally:
                 self._counting = False
 
-    def _traced(self, traced: _Traced) -> None:
-        event, trace, seen_at = traced
-        _COUNT[type(event)](self, event)
-        cell, value = self._waits[self._wait_labels(event)], event.waited
-        cell.exemplars[cell.bucket_of(value)] = Exemplar(value, trace, seen_at)
+    def _traced(self, fields: Fields) -> None:
+        """An answer that was given in a trace."""
+        kind, of_event, trace, seen_at = fields
+        _COUNT[kind](self, of_event)
+        name, engine, how, _, _, waited, *_ = of_event
+        cell = self._waits[engine, how, self._group_of(name), _OUTCOMES[kind]]
+        cell.exemplars[cell.bucket_of(waited)] = Exemplar(waited, trace, seen_at)
 
-    def _answered(self, event: Any) -> None:
+    def _granted(self, fields: Fields) -> None:
+        name, engine, kind, _, ticket, waited, _, abandoned = fields
+        self._answered(name, engine, kind, "granted", ticket, waited)
+        self._held[engine].add(ticket)
+        if abandoned:
+            self._add(families.ABANDONED, engine, self._group_of(name))
+
+    def _not_granted(self, fields: Fields, outcome: str) -> None:
+        name, engine, kind, _, ticket, waited, *_ = fields
+        self._answered(name, engine, kind, outcome, ticket, waited)
+
+    def _answered(
+        self, name: str, engine: str, kind: str, outcome: str, ticket: int, waited: float
+    ) -> None:
         """A caller that asked for a lock got an answer."""
-        self._waits[self._wait_labels(event)].add(event.waited)
+        group = self._group_of(name)
+        self._waits[engine, kind, group, outcome].add(waited)
         if self._waiting:
-            self._waits_no_more(event)
+            self._waiting.get((engine, group), {}).pop(ticket, None)
 
-    def _granted(self, event: Granted) -> None:
-        self._answered(event)
-        self._held[event.engine].add(event.ticket)
-        self._leases_changed(event.engine)
-        if event.abandoned:
-            self._add(families.ABANDONED, event.engine, self._group_of(event.name))
+    def _released(self, fields: Fields) -> None:
+        self._ended(fields, "closed" if fields[-1] else "released")
 
-    def _ended(self, event: Released | Lost, end: str) -> None:
+    def _lost(self, fields: Fields) -> None:
+        name, engine, *_, reason = fields
+        self._ended(fields, "lost")
+        self._add(families.LEASES_LOST, engine, self._group_of(name), reason)
+
+    def _ended(self, fields: Fields, end: str) -> None:
         """A lease has ended."""
-        engine, group = event.engine, self._group_of(event.name)
-        self._held_for[engine, event.kind, group, end].add(event.held_for)
-        self._held[engine].discard(event.ticket)
-        self._suspended[engine].discard(event.ticket)
-        self._leases_changed(engine)
+        name, engine, kind, _, ticket, _, held_for, _ = fields
+        self._held_for[engine, kind, self._group_of(name), end].add(held_for)
+        self._held[engine].discard(ticket)
+        self._suspended[engine].discard(ticket)
 
-    def _released(self, event: Released) -> None:
-        self._ended(event, "closed" if event.closed else "released")
+    def _renewed(self, fields: Fields) -> None:
+        name, engine, *_, margin = fields
+        self._of(families.RENEWAL_MARGIN)[engine, self._group_of(name)].add(margin)
 
-    def _lost(self, event: Lost) -> None:
-        self._ended(event, "lost")
-        self._add(families.LEASES_LOST, event.engine, self._group_of(event.name), event.reason)
+    def _was_suspended(self, fields: Fields) -> None:
+        _, engine, _, _, ticket, *_ = fields
+        if ticket in self._held[engine]:
+            self._suspended[engine].add(ticket)
 
-    def _renewed(self, event: Renewed) -> None:
-        margins = self._of(families.RENEWAL_MARGIN)
-        margins[event.engine, self._group_of(event.name)].add(event.margin)
+    def _resumed(self, fields: Fields) -> None:
+        _, engine, _, _, ticket, _ = fields
+        self._suspended[engine].discard(ticket)
 
-    def _was_suspended(self, event: Suspended) -> None:
-        if event.ticket in self._held[event.engine]:
-            self._suspended[event.engine].add(event.ticket)
-            self._leases_changed(event.engine)
+    def _queued(self, fields: Fields) -> None:
+        name, engine, _, _, ticket = fields
+        place = engine, self._group_of(name)
+        self._waiting.setdefault(place, {})[ticket] = monotonic()
 
-    def _resumed(self, event: Resumed) -> None:
-        self._suspended[event.engine].discard(event.ticket)
-        self._leases_changed(event.engine)
-
-    def _leases_changed(self, engine: str) -> None:
-        suspended = len(self._suspended[engine])
-        self._leases[engine, "held"].set(len(self._held[engine]) - suspended)
-        self._leases[engine, "suspended"].set(suspended)
-
-    def _queued(self, event: Queued) -> None:
-        place = event.engine, self._group_of(event.name)
-        self._waiting.setdefault(place, {})[event.ticket] = monotonic()
-        self._waiters_changed(place)
-
-    def _waits_no_more(self, event: TicketEvent) -> None:
-        place = event.engine, self._group_of(event.name)
-        if self._waiting.get(place, {}).pop(event.ticket, None) is not None:
-            self._waiters_changed(place)
-
-    def _waiters_changed(self, place: tuple[str, str]) -> None:
-        waiting = self._waiting[place]
-        self._of(families.WAITERS)[place].set(len(waiting))
-        since = next(iter(waiting.values()), None)
-        oldest = 0.0 if since is None else monotonic() - since
-        self._of(families.OLDEST_WAIT)[place].set(oldest)
-        if not waiting:
-            del self._waiting[place]
-
-    def _request(self, event: EngineRequest) -> None:
-        labels = event.engine, event.operation, event.outcome
-        if event.engine not in self._engines:
+    def _request(self, fields: Fields) -> None:
+        engine, operation, outcome, seconds = fields
+        if engine not in self._engines:
             self._learn_engines()
-            self._meet(event.engine)
-        self._request_times[labels].add(event.seconds)
+            self._meet(engine)
+        labels = engine, operation, outcome
+        self._request_times[labels].add(seconds)
         self._requests[labels].add()
 
-    def _paused(self, event: Paused) -> None:
-        self._add(families.PAUSES, event.engine)
-        self._add(families.PAUSED, event.engine, amount=event.seconds)
+    def _paused(self, fields: Fields) -> None:
+        engine, seconds = fields
+        self._add(families.PAUSES, engine)
+        self._add(families.PAUSED, engine, amount=seconds)
 
-    def _held_long(self, event: HeldLong) -> None:
-        self._add(families.HELD_LONG, event.engine, self._group_of(event.name))
+    def _held_long(self, fields: Fields) -> None:
+        name, engine, *_ = fields
+        self._add(families.HELD_LONG, engine, self._group_of(name))
 
-    def _fence_fell(self, event: FenceFell) -> None:
-        self._add(families.FENCE_REGRESSIONS, event.engine, self._group_of(event.name))
+    def _fence_fell(self, fields: Fields) -> None:
+        name, engine, *_ = fields
+        self._add(families.FENCE_REGRESSIONS, engine, self._group_of(name))
 
-    def _stale_fence(self, event: StaleFence) -> None:
-        self._add(families.STALE_FENCES, event.guard, self._group_of(event.name))
+    def _stale_fence(self, fields: Fields) -> None:
+        name, guard, *_ = fields
+        self._add(families.STALE_FENCES, guard, self._group_of(name))
+
+    def _settle(self) -> None:
+        """After some events: bring the cells up to date that are not with each event."""
+        for histograms in (self._waits, self._held_for, self._request_times):
+            for histogram in histograms.values():
+                histogram.settle()
+        for engine in self._engines:
+            suspended = len(self._suspended[engine])
+            self._leases[engine, "held"].set(len(self._held[engine]) - suspended)
+            self._leases[engine, "suspended"].set(suspended)
+        for place, waiting in list(self._waiting.items()):
+            self._of(families.WAITERS)[place].set(len(waiting))
+            since = next(iter(waiting.values()), None)
+            self._of(families.OLDEST_WAIT)[place].set(0 if since is None else monotonic() - since)
+            if not waiting:
+                del self._waiting[place]
 
     # --- cells
 
@@ -263,9 +275,6 @@ class Tally:
 
     def _add(self, family: Family, *labels: str, amount: float = 1.0) -> None:
         self._of(family)[labels].add(amount)
-
-    def _wait_labels(self, event: TicketEvent) -> Labels:
-        return event.engine, event.kind, self._group_of(event.name), _OUTCOMES[type(event)]
 
     def _learn_engines(self) -> None:
         """Find out which engines the clients have that this observer hears of."""
@@ -280,7 +289,6 @@ class Tally:
         if engine in self._engines:
             return
         self._engines.add(engine)
-        self._leases_changed(engine)
         self._add(families.PAUSES, engine, amount=0)
         self._add(families.PAUSED, engine, amount=0)
         for group in self._group_of.every:
@@ -291,14 +299,13 @@ class Tally:
             for guard in families.GUARDS:
                 self._add(families.STALE_FENCES, guard, group, amount=0)
             self._waiting.setdefault((engine, group), {})
-            self._waiters_changed((engine, group))
 
 
-_COUNT: dict[type, Callable[[Tally, Any], None]] = {
+_COUNT: dict[type, Callable[[Tally, Fields], None]] = {
     _Traced: Tally._traced,
     Queued: Tally._queued,
+    **{kind: partial(Tally._not_granted, outcome=_OUTCOMES[kind]) for kind in _OUTCOMES},
     Granted: Tally._granted,
-    **dict.fromkeys((Refused, TimedOut, GaveUp, Failed), Tally._answered),
     Renewed: Tally._renewed,
     Suspended: Tally._was_suspended,
     Resumed: Tally._resumed,

@@ -166,7 +166,7 @@ class Keeper:
         if late >= _PAUSE:
             from fencelock.observe.events import Paused
 
-            self._audience.report(Paused(self.engine.label, late))
+            self._audience.report(Paused, (self.engine.label, late))
 
     def _retire(self) -> bool:
         with self._mutex:

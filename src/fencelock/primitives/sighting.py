@@ -67,25 +67,25 @@ class Sighting:
         self._granted_at: float | None = None
         self._over = False
         # Only what was known before the request is sent counts: a slow answer must not look like a fall.
-        self._newest = audience.newest_fence(name)
+        self._newest = audience.fences.get(name, 0)
         if Asked not in audience.ignored:
-            audience.tell(Asked(*self.about, timeout), self._since)
+            audience.tell(Asked, (*self.about, timeout), self._since)
 
     # --- until it is held
 
     def queued(self) -> None:
         """The name is not free, and the ticket waits."""
-        self._audience.tell(Queued(*self.about), self._since)
+        self._audience.tell(Queued, self.about, self._since)
 
     def granted(self, claim: Claim, now: float) -> None:
         """The caller has the lease."""
         audience, fence, self._granted_at = self._audience, claim.fence, now
-        audience.tell(
-            Granted(*self.about, now - self._asked_at, fence, claim.abandoned), self._since
-        )
+        fields = (*self.about, now - self._asked_at, fence, claim.abandoned)
+        audience.tell(Granted, fields, self._since)
+        name, engine, *_ = fields
         if fence <= self._newest:
-            audience.report(FenceFell(claim.ticket.name, self.about[1], fence, self._newest))
-        audience.saw_fence(claim.ticket.name, fence)
+            audience.report(FenceFell, (name, engine, fence, self._newest))
+        audience.saw_fence(name, fence)
 
     def not_granted(self, claim: Claim, timeout: float) -> None:
         """The name was not free in time."""
@@ -104,7 +104,7 @@ class Sighting:
         if not self._over and self._granted_at is None:
             self._over = True
             waited = claim.context.io.now() - self._asked_at
-            self._audience.tell(kind(*self.about, waited, *details), self._since)
+            self._audience.tell(kind, (*self.about, waited, *details), self._since)
 
     # --- while it is held
 
@@ -112,14 +112,14 @@ class Sighting:
         """The engine confirmed a renewal when `margin` seconds were left. `resumed`: the last one failed."""
         if self._over or self._granted_at is None:
             return
-        self._audience.tell(Renewed(*self.about, claim.fence, margin), self._since)
+        self._audience.tell(Renewed, (*self.about, claim.fence, margin), self._since)
         if resumed:
-            self._audience.tell(Resumed(*self.about, claim.fence), self._since)
+            self._audience.tell(Resumed, (*self.about, claim.fence), self._since)
 
     def suspended(self, claim: Claim, remaining: float) -> None:
         """The engine did not answer a renewal."""
         if not self._over and self._granted_at is not None:
-            self._audience.tell(Suspended(*self.about, claim.fence, remaining), self._since)
+            self._audience.tell(Suspended, (*self.about, claim.fence, remaining), self._since)
 
     def ended(self, claim: Claim) -> None:
         """The claim has ended. If it was held, tell how: released or lost."""
@@ -129,18 +129,17 @@ class Sighting:
         self._over = True
         held_for = claim.context.io.now() - since
         if reason in _LOSSES:
-            self._audience.tell(
-                Lost(*self.about, claim.fence, held_for, _LOSSES[reason]), self._since
-            )
+            lost = (*self.about, claim.fence, held_for, _LOSSES[reason])
+            self._audience.tell(Lost, lost, self._since)
         else:
             closed = reason not in (RELEASED, WITHDRAWN)
-            self._audience.tell(Released(*self.about, claim.fence, held_for, closed), self._since)
+            self._audience.tell(Released, (*self.about, claim.fence, held_for, closed), self._since)
 
 
 def report_held_long(claim: Claim, held_for: float, stack: str) -> None:
     """A lease is held for longer than its `warn_after`: log it, and tell the observers."""
     about = claim.sighting.about if claim.sighting is not None else _about(claim, 0)
-    claim.context.audience.report(HeldLong(*about, claim.fence, held_for, stack))
+    claim.context.audience.report(HeldLong, (*about, claim.fence, held_for, stack))
 
 
 def _about(claim: Claim, number: int) -> tuple[str, str, str, Owner, int]:

@@ -50,9 +50,10 @@ class SharedHistogram(Histogram):
             _value(family, f"{family.name}_bucket", labels, ("le", limit))
             for limit in limits_of(family)
         ]
+        self.add = self._share
 
-    def add(self, value: float) -> None:
-        super().add(value)
+    def _share(self, value: float) -> None:
+        self._new.append(value)
         self._shared[self.bucket_of(value)].inc(1)
         self._shared_sum.inc(value)
 

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import fencelock
 from benchmarks.adapters.contract import AsyncTurns, Keeper, Turns
+from fencelock.observe.prometheus import Metrics
 
 
 class Fencelock(Turns):
@@ -60,6 +61,16 @@ class FencelockReused(Fencelock):
 
     def release(self) -> None:
         self._lease.release()
+
+
+class FencelockMeasured(Fencelock):
+    """With the metrics for Prometheus."""
+
+    label = "Fencelock, with metrics"
+
+    def _client(self, url: str) -> fencelock.Client:
+        metrics = Metrics({"counted-*": "counted"}, registry=None)
+        return fencelock.Client(url, ttl=self.ttl, observers=[metrics])
 
 
 class FencelockSession(Fencelock):

@@ -12,7 +12,7 @@ from benchmarks.adapters.contract import AnyTurns
 from benchmarks.adapters.limits.redis_pair import RawPair
 from benchmarks.adapters.limits.redis_pair_asyncio import AsyncRawPair
 from benchmarks.adapters.limits.sqlite_row import BareRow
-from benchmarks.adapters.ours import AsyncFencelock, Fencelock
+from benchmarks.adapters.ours import AsyncFencelock, Fencelock, FencelockMeasured
 from benchmarks.adapters.rivals.filelock import FileLock
 from benchmarks.adapters.rivals.portalocker import Portalocker
 from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
@@ -22,7 +22,7 @@ from benchmarks.adapters.rivals.sherlock import Sherlock
 from benchmarks.rounds import Samples, Table, left_out
 from benchmarks.setting import Setting, scenario
 
-REDIS = (Fencelock, Sherlock, RedisPyLock, PythonRedisLock, RawPair)
+REDIS = (Fencelock, FencelockMeasured, Sherlock, RedisPyLock, PythonRedisLock, RawPair)
 ASYNC = (AsyncFencelock, AsyncRedisPyLock, AsyncRawPair)
 SQLITE = (Fencelock, FileLock, Portalocker, BareRow)
 PAIRS = 50

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from benchmarks.adapters.contract import Turns
 from benchmarks.adapters.limits.redis_ring import Ring, RingAfterRoundTrip
 from benchmarks.adapters.limits.redis_token import Token
-from benchmarks.adapters.ours import AsyncFencelock, Fencelock
+from benchmarks.adapters.ours import AsyncFencelock, Fencelock, FencelockMeasured
 from benchmarks.adapters.rivals.aioredlock import Aioredlock
 from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
 from benchmarks.adapters.rivals.redis_py import RedisPyLock, RedisPyLockBusy
@@ -21,7 +21,7 @@ from benchmarks.setting import Setting, scenario
 from benchmarks.turns import Pace, calm
 
 SIZES = (2, 8, 32)
-QUICK = (Fencelock, PythonRedisLock, RedisPyLockBusy, RedisPyLock, Token)
+QUICK = (Fencelock, FencelockMeasured, PythonRedisLock, RedisPyLockBusy, RedisPyLock, Token)
 SYNC = (*QUICK, Sherlock, Tooz)  # both poll, as redis-py's Lock does
 ASYNC = (AsyncFencelock, AsyncRedisPyLock, Aioredlock, Token)
 GOALS = {8: {PythonRedisLock.label: 3.0}, 32: {PythonRedisLock.label: 4.5}}

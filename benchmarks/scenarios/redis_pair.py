@@ -9,7 +9,7 @@ import psutil
 
 from benchmarks.adapters.limits.redis_pair import RawPair
 from benchmarks.adapters.limits.redis_pair_asyncio import AsyncRawPair
-from benchmarks.adapters.ours import AsyncFencelock, Fencelock, FencelockReused
+from benchmarks.adapters.ours import AsyncFencelock, Fencelock, FencelockMeasured, FencelockReused
 from benchmarks.adapters.rivals.aioredlock import Aioredlock
 from benchmarks.adapters.rivals.python_redis_lock import PythonRedisLock
 from benchmarks.adapters.rivals.redis_py import RedisPyLock, RedisPyLockFresh
@@ -23,6 +23,7 @@ from benchmarks.setting import Setting, scenario
 SYNC = (
     Fencelock,
     FencelockReused,
+    FencelockMeasured,
     Sherlock,
     RedisPyLock,
     RedisPyLockFresh,

@@ -1,4 +1,4 @@
-"""The exit codes of `fencelock`. docs/cli.md has the same table."""
+"""How `fencelock` ends: its exit codes, and the outcomes of a run. docs/cli.md has the same tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn
+from typing import Literal, NamedTuple, NoReturn
+
+import click
+
+from fencelock.core.errors import FencelockError
 
 CONFLICT = 1
 """The lock was not free in time; `-E` chooses another code. `flock` uses 1, too."""
@@ -23,6 +27,37 @@ NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 SIGNALLED = 128
 """Plus the number of the signal, as in shells."""
+
+Outcome = Literal[
+    "success",
+    "failed",
+    "lost",
+    "refused",
+    "timeout",
+    "skipped",
+    "cancelled",
+    "not started",
+    "error",
+]
+"""How a run ended. An exit code does not say that: it may be the command's or our own."""
+
+
+class Ending(NamedTuple):
+    """The end of a run."""
+
+    code: int
+    outcome: Outcome
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code after an error that nobody handles."""
+    if isinstance(error, click.UsageError):
+        return USAGE
+    if isinstance(error, FencelockError):
+        return UNAVAILABLE
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return SIGNALLED + signal.SIGINT
+    return INTERNAL
 
 
 @contextmanager

@@ -52,19 +52,21 @@ def main() -> NoReturn:
             start_log(level)
         result = cli.main(prog_name="fencelock", standalone_mode=False)
         code = result if isinstance(result, int) else 0
-    except click.exceptions.NoArgsIsHelpError as error:
+    except (Exception, KeyboardInterrupt) as error:
+        _explain(error)
+        code = exits.code_of(error)
+    sys.exit(code)
+
+
+def _explain(error: BaseException) -> None:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
-        code = exits.USAGE
-    except click.UsageError as error:
+    elif isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "fencelock"
         say(f"{error.format_message()} See: {command} --help")
-        code = exits.USAGE
-    except (KeyboardInterrupt, click.Abort):
-        code = exits.SIGNALLED + 2
-    except FencelockError as error:
+    elif isinstance(error, FencelockError):
         say(str(error))
-        code = exits.UNAVAILABLE
-    except Exception as error:
+    elif exits.code_of(error) == exits.INTERNAL:
         if os.environ.get("FENCELOCK_DEBUG"):
             import traceback
 
@@ -73,5 +75,3 @@ def main() -> NoReturn:
             f"this is a bug in fencelock, please report it: {type(error).__name__}: {error} "
             "(FENCELOCK_DEBUG=1 shows where)"
         )
-        code = exits.INTERNAL
-    sys.exit(code)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -48,6 +50,20 @@ def seconds(text: str) -> float:
         raise ValueError(
             f"{text!r} is not a duration: give seconds, or for example 15m, 1h, 1d"
         ) from None
+
+
+def metrics_file(text: str) -> Path:
+    """A file that the textfile collector of node_exporter will read."""
+    path = Path(text)
+    if path.suffix != ".prom":
+        raise ValueError(f"the file must have a name that ends in .prom, not {text!r}")
+    if not path.name.isprintable():
+        raise ValueError(f"{text!r} has characters that can't be printed: its name becomes a label")
+    if not os.path.isdir(path.parent):
+        raise ValueError(f"the folder {str(path.parent)!r} does not exist: make it first")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"{text!r} is not a file: it would be replaced")
+    return path
 
 
 def _inherit(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

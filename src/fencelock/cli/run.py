@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import click
 
 from fencelock.cli import exits
 from fencelock.cli.messages import printable
-from fencelock.cli.options import checked, name_argument, seconds, url_option
+from fencelock.cli.options import checked, metrics_file, name_argument, seconds, url_option
 from fencelock.core.durations import check_keep, check_timeout, check_ttl
 
 _seconds_option = partial(click.option, type=float, metavar="SECONDS")
@@ -51,6 +51,8 @@ class RunOptions(NamedTuple):
     quiet: bool
     period: float | None
     """Do nothing if the command was started within so many seconds."""
+    metrics: Path | None
+    """Write here how the run ended, for Prometheus."""
 
     def grace_within(self, ttl: float) -> float:
         """How long the command gets to end when its lease is lost, in seconds."""
@@ -75,6 +77,8 @@ Examples:
   fencelock run nightly -n -q -E 0 -- ./backup.sh
   # The same line in the crontabs of ten machines runs the backup once:
   fencelock run nightly --once-per 20h -- ./backup.sh
+  # Let Prometheus know how it went:
+  fencelock run nightly --metrics /var/lib/node/nightly.prom -- ./backup.sh
 
 \b
 Exit codes: the exit code of the command, or:
@@ -124,6 +128,13 @@ Exit codes: the exit code of the command, or:
     callback=checked(lambda text: check_keep("--once-per", seconds(text))),
     help="Do nothing, and succeed, if the command runs now or was started within this time, e.g. 1h. "
     "A run that failed does not count.",
+)
+@click.option(
+    "--metrics",
+    metavar="FILE",
+    callback=checked(metrics_file),
+    help="At the end, write what the run was like to this file, for the textfile collector of "
+    "Prometheus's node_exporter. It must end in .prom.",
 )
 @click.option("--label", help="How `ls` and `show` name you. Default: the command's name.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing if the lock was not free in time.")

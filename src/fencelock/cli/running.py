@@ -6,10 +6,12 @@ import asyncio
 import errno
 import signal
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fencelock.cli import exits
 from fencelock.cli.channel import Channel
 from fencelock.cli.child import Child
+from fencelock.cli.exits import Ending
 from fencelock.cli.messages import say, say_warnings
 from fencelock.cli.options import require_cross_process, usage_errors
 from fencelock.cli.run import RunOptions
@@ -20,6 +22,9 @@ from fencelock.io.clock import now
 from fencelock.primitives.lease import AsyncLease
 from fencelock.primitives.lock import AsyncLock
 from fencelock.primitives.once import Once
+
+if TYPE_CHECKING:
+    from fencelock.cli.textfile import Report
 
 
 def run_under_lock(options: RunOptions) -> int:
@@ -33,19 +38,47 @@ def run_under_lock(options: RunOptions) -> int:
 async def _open_and_run(options: RunOptions, supervisor: int, channel: Channel) -> int:
     child = Child(supervisor, channel)
     signals = _Signals()
+    report = _report_of(options)
     try:
-        with usage_errors():
-            client = AsyncClient(options.url, ttl=options.ttl, label=options.label)
-            options.grace_within(client.traits.default_ttl if options.ttl is None else options.ttl)
-            lock = client.lock(options.name)
-            require_cross_process(client.traits)
-            once = None if options.period is None else Once(lock, _nothing, keep=options.period)
-        try:
-            return await _wait_and_run(options, lock, child, signals, once)
-        finally:
-            await client.close()
+        ending = await _with_client(options, child, signals, report)
+    except BaseException as error:
+        ending = Ending(exits.code_of(error), "error")
+        raise
     finally:
         child.close()
+        # Last of all, because a slow disk must not keep the lock. And here, where a signal is caught and
+        # can't cut the writing short.
+        if report is not None:
+            report.write(ending)
+    return ending.code
+
+
+def _report_of(options: RunOptions) -> Report | None:
+    if options.metrics is None:
+        return None
+    from fencelock.cli.textfile import Report  # most runs don't need it
+
+    return Report(options.metrics)
+
+
+async def _with_client(
+    options: RunOptions, child: Child, signals: _Signals, report: Report | None
+) -> Ending:
+    with usage_errors():
+        client = AsyncClient(
+            options.url,
+            ttl=options.ttl,
+            label=options.label,
+            observers=() if report is None else [report.tally],
+        )
+        options.grace_within(client.traits.default_ttl if options.ttl is None else options.ttl)
+        lock = client.lock(options.name)
+        require_cross_process(client.traits)
+        once = None if options.period is None else Once(lock, _nothing, keep=options.period)
+    try:
+        return await _wait_and_run(options, lock, child, signals, once)
+    finally:
+        await client.close()
 
 
 def _nothing() -> None:
@@ -54,9 +87,9 @@ def _nothing() -> None:
 
 async def _wait_and_run(
     options: RunOptions, lock: AsyncLock, child: Child, signals: _Signals, once: Once | None
-) -> int:
+) -> Ending:
     if once is not None and await _has_run(options, once):
-        return 0
+        return Ending(0, "skipped")
     waiting = asyncio.create_task(lock.acquire(options.timeout))
     # Only once: a second signal must not cut short the clean-up after the first one.
     signals.deliver_to(lambda _: waiting.cancelling() or waiting.cancel())
@@ -65,14 +98,16 @@ async def _wait_and_run(
     except LockTimeout as error:
         if not options.quiet:
             say(str(error))
-        return options.conflict if once is None else 0
+        if once is not None:
+            return Ending(0, "skipped")
+        return Ending(options.conflict, "timeout" if options.timeout else "refused")
     except asyncio.CancelledError:
         if signals.first is None:
             raise
-        return exits.SIGNALLED + signals.first
+        return Ending(exits.SIGNALLED + signals.first, "cancelled")
     if once is not None and await _has_run(options, once):  # by another process, in the meantime
         await _release(lease)
-        return 0
+        return Ending(0, "skipped")
     return await _run(options, lease, child, signals, once)
 
 
@@ -86,10 +121,10 @@ async def _has_run(options: RunOptions, once: Once) -> bool:
 
 async def _run(
     options: RunOptions, lease: AsyncLease, child: Child, signals: _Signals, once: Once | None
-) -> int:
+) -> Ending:
     if signals.first is not None:  # a signal came at the moment when we got the lock
         await _release(lease)
-        return exits.SIGNALLED + signals.first
+        return Ending(exits.SIGNALLED + signals.first, "cancelled")
     if lease.abandoned:
         say(
             f"warning: the previous holder of {options.name!r} did not release it: "
@@ -108,7 +143,8 @@ async def _run(
     except OSError as error:
         say(f"cannot run {options.command[0]!r}: {error.strerror}")
         await _release(lease)
-        return exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
+        code = exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
+        return Ending(code, "not started")
     finally:
         reporting.cancel()
     if once is not None and code == 0 and not stopped:
@@ -120,8 +156,9 @@ async def _run(
             say(f"{options.name!r} ran, but that could not be stored, so it may run again: {error}")
     lost = await _release(lease, known=stopped)
     if stopped or (lost and code == 0):
-        return exits.LOST
-    return code  # the command's own error says more than the loss that followed
+        return Ending(exits.LOST, "lost")
+    # The command's own error says more than the loss that followed.
+    return Ending(code, "failed" if code else "success")
 
 
 async def _report(lease: AsyncLease, child: Child) -> None:

@@ -41,6 +41,9 @@ INSTRUMENTS = {
     "fencelock.abandoned": "{lease}",
     "fencelock.stale_fences": "{write}",
     "fencelock.fence_regressions": "{fence}",
+    "fencelock.held_long": "{lease}",
+    "fencelock.pauses": "{pause}",
+    "fencelock.paused": "s",
 }
 
 
@@ -181,19 +184,26 @@ def test_the_instruments_are_those_that_the_page_lists(measured: Measured, name:
             waiter.join()
             with suppress(fencelock.LeaseLost), client.lock(name):
                 client.break_lock(name)
-            with client.lock(name) as lease:
+            with client.lock(name, warn_after=0.01) as lease:
                 assert lease.abandoned
+                eventually(lambda: measured.points("held_long"), "the warning")
         measured.meters(observe.StaleFence(name, "file", 3, 4))
         measured.meters(observe.FenceFell(name, "etcd", 3, 4))
+        measured.meters(observe.Paused("memory", 2.5))
     finally:
         observe.remove(measured.meters)
     assert measured.points("abandoned") == {("memory", "order"): 1}
+    assert measured.points("held_long") == {("memory", "order"): 1}
+    assert measured.points("paused") == {("memory",): 2.5}
     shown = measured.all()
     assert {each: metric.unit for each, metric in shown.items()} == INSTRUMENTS
     assert all(metric.description for metric in shown.values())
     page = (Path(__file__).parents[2] / "docs" / "observing" / "traces.md").read_text()
-    for instrument, unit in INSTRUMENTS.items():
-        assert re.search(rf"^\| `{instrument}` \| .* \| {unit} \|", page, re.MULTILINE), instrument
+    rows = re.findall(r"^\| `(fencelock\.\S+)` \| .+? \| (\S+) \| (.+?) \|", page, re.MULTILINE)
+    assert {each: unit for each, unit, _ in rows} == INSTRUMENTS
+    for each, _, attributes in rows:
+        (point, *_) = shown[each].data.data_points
+        assert attributes.split(", ") == list(point.attributes), each
     assert name not in repr(shown)
 
 

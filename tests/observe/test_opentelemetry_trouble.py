@@ -203,6 +203,8 @@ def test_an_observer_that_comes_in_the_middle(name: str) -> None:
             eventually(lambda: client.inspect(name).waiting, "the waiter")
             observe.add(spans.traces)
         waiter.join()
+        assert not spans.all(ACQUIRE) + spans.all(HOLD), "it hears of nobody who asked before"
+        wait()
         observe.remove(spans.traces)
     acquire, hold = spans.one(ACQUIRE), spans.one(HOLD)
     assert parent(acquire) == parent(hold) is not None

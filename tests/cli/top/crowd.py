@@ -8,6 +8,7 @@ from typing import Any
 
 import fencelock
 from tests.cli.conftest import waiting
+from tests.waiting import eventually
 
 
 class Crowd:
@@ -29,6 +30,13 @@ class Crowd:
     def hold(self, name: str, label: str = "holder") -> fencelock.Lease:
         lease = self._leases[name] = self._client.lock(name, label=label).acquire()
         return lease
+
+    def has_held(self, name: str, seconds: float) -> None:
+        """Wait until the engine says that a name has been held for so long."""
+        eventually(
+            lambda: self._client.inspect(name).holders[0].held_for >= seconds,
+            f"{name} to be held for {seconds} s",
+        )
 
     def wait(self, name: str, *labels: str) -> None:
         """Let a caller with each label wait, in this order."""

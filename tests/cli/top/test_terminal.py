@@ -70,7 +70,9 @@ def see_names(terminal: Emulator, *expected: str) -> None:
 def test_sort_filter_and_open(cli: Cli, crowd: Crowd, prefix: str) -> None:
     busy, old, new = f"{prefix}-busy", f"{prefix}-old", f"{prefix}-a-new-one"
     crowd.hold(old, "the oldest")
+    crowd.has_held(old, 1.0)
     crowd.hold(busy, "the busy")
+    crowd.has_held(busy, 1.0)
     crowd.hold(new)
     crowd.wait(busy, "first", "second", "third")
     with start(cli, prefix) as terminal:
@@ -266,7 +268,9 @@ def test_an_engine_that_goes_away_and_comes_back(
 
             server.kill()
             terminal.see("STALE")
-            terminal.see("can't connect to")
+            terminal.until(
+                lambda it: f"can't connect to {server.address}" in " ".join(it.lines), "the reason"
+            )
             terminal.until(lambda it: re.search(r"[3-9] s ago", it.picture), "its age")
             assert "geheim" not in terminal.picture
             server.start()

@@ -78,6 +78,9 @@ class Meters:
         self._fell = count(
             "fencelock.fence_regressions", "{fence}", "Fences that were not above earlier ones"
         )
+        self._long = count("fencelock.held_long", "{lease}", "Leases held longer than warn_after")
+        self._pauses = count("fencelock.pauses", "{pause}", "How often this process stood still")
+        self._paused_for = count("fencelock.paused", "s", "How long this process stood still")
         self._observe_with(meter)
 
     def _observe_with(self, meter: Meter) -> None:
@@ -141,6 +144,9 @@ class Meters:
     def _resumed(self, event: events.Resumed) -> None:
         self._became(event, _HELD)
 
+    def _held_long(self, event: events.HeldLong) -> None:
+        self._long.add(1, {"engine": event.engine, "group": self._group(event.name)})
+
     def _ended(self, event: events.Released | events.Lost) -> None:
         self._remove(event)
         engine, group = event.engine, self._group(event.name)
@@ -174,6 +180,11 @@ class Meters:
 
     def _fence_fell(self, event: events.FenceFell) -> None:
         self._fell.add(1, {"engine": event.engine, "group": self._group(event.name)})
+
+    def _paused(self, event: events.Paused) -> None:
+        about = {"engine": event.engine}
+        self._pauses.add(1, about)
+        self._paused_for.add(event.seconds, about)
 
     def _requested(self, event: events.EngineRequest) -> None:
         engine, operation, outcome = event.engine, event.operation, event.outcome
@@ -232,9 +243,11 @@ _HANDLERS: dict[type[Event], Callable[[Meters, Any], None]] = {
     events.Renewed: Meters._renewed,
     events.Suspended: Meters._suspended,
     events.Resumed: Meters._resumed,
+    events.HeldLong: Meters._held_long,
     events.Released: Meters._ended,
     events.Lost: Meters._ended,
     events.StaleFence: Meters._stale_fence,
     events.FenceFell: Meters._fence_fell,
+    events.Paused: Meters._paused,
     events.EngineRequest: Meters._requested,
 }

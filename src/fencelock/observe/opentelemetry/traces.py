@@ -61,7 +61,7 @@ class Traces:
 
     def _granted(self, event: events.Granted) -> None:
         tickets, number = self._tickets, event.ticket
-        # It is not known if this observer was added after the caller asked.
+        # It is not known any more if too many others have asked since then.
         ticket = tickets.get(number) or self._asked(event)
         if ticket is None:
             return

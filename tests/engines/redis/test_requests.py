@@ -118,12 +118,14 @@ async def test_joining_and_renewing_cost_the_same_for_any_number_of_waiters(
     for waiting in (2, 500):
         crowd = Crowd(server.url, f"crowd of {waiting}")
         await crowd.join(waiting)
-        with counting.commands(server) as seen:
-            await crowd.join(1)
-            await crowd.engine.renew(crowd.tickets[-1:], timeout=30)
-            await crowd.engine.inspect(crowd.name, limit=0, timeout=30)
-        del seen["pexpire"]  # which is done now and then only
-        figures.append(seen)
+        samples: list[Counter[str]] = []
+        for _ in range(4):  # one join in 64 does more, by the server's clock
+            with counting.commands(server) as seen:
+                await crowd.join(1)
+                await crowd.engine.renew(crowd.tickets[-1:], timeout=30)
+                await crowd.engine.inspect(crowd.name, limit=0, timeout=30)
+            samples.append(seen)
+        figures.append(min(samples, key=Counter.total))
         await crowd.engine.close()
     assert figures[0] == figures[1]
 

@@ -236,5 +236,5 @@ def test_the_log_has_the_fields_and_no_secret(
     assert {"lock", "fence", "owner", "reason"} <= vars(lost).keys()
     assert "till 3" in vars(lost)["owner"]
     assert lease.id not in "".join(str(vars(record)) for record in caplog.records)
-    loggers = {record.name for record in caplog.records}
-    assert loggers == {"fencelock.lease", "fencelock.engine"}
+    # On a machine that stalls, there are lines of the keeper as well.
+    assert {record.name for record in caplog.records} >= {"fencelock.lease", "fencelock.engine"}

@@ -29,6 +29,14 @@ class Listens(Protocol):
         """The kind and the guarantee of each engine that it uses."""
 
 
+class Tell(Protocol):
+    """The type of `Audience.tell`."""
+
+    def __call__(
+        self, kind: type[Event], fields: tuple[Any, ...], since: Listeners | None = None, /
+    ) -> None: ...
+
+
 class Listeners(NamedTuple):
     """Some observers: those that are called at once, and those that have a thread of their own."""
 
@@ -51,6 +59,14 @@ class Listeners(NamedTuple):
 
 class Audience:
     """The observers of one client. The hot path looks at `listening` only."""
+
+    tell: Tell
+    """Tell every observer of the event `kind(*fields)`. Never waits, and no error of an observer comes out of
+    it. A recorder that is alone is called directly.
+
+    With `since`, only the observers that were there at that time: nobody hears the end of a story without its
+    beginning.
+    """
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._own = [_checked(observer) for observer in observers]
@@ -76,12 +92,14 @@ class Audience:
     def refresh(self) -> None:
         """The observers have changed."""
         every = [*_everywhere, *(each for each in self._own if each not in _everywhere)]
-        recorders: list[Any] = [each for each in every if hasattr(each, "record")]
-        others = [each for each in every if each not in recorders]
+        recorders = [each for each in every if isinstance(each, Recorder)]
+        others = [each for each in every if not isinstance(each, Recorder)]
         prompt = [each for each in others if getattr(each, "prompt", False)]
         deliveries = _deliveries_to([each for each in others if each not in prompt])
         self.listeners = _listeners(recorders, prompt, deliveries)
         self.listening = bool(every)
+        only = recorders[0] if len(recorders) == len(every) == 1 else None
+        self.tell = self._tell if only is None else only.record
         self.ignored = _ignored(every)
         for observed in list(self._observed):
             observed.listening_changed()
@@ -94,15 +112,9 @@ class Audience:
         """The kind and the guarantee of each engine that the client uses: ("redis", "efficiency")."""
         return {engine for observed in list(self._observed) for engine in observed.engines()}
 
-    def tell(
+    def _tell(
         self, kind: type[Event], fields: tuple[Any, ...], since: Listeners | None = None
     ) -> None:
-        """Tell every observer of the event `kind(*fields)`. Never waits, and no error of an observer comes
-        out of it.
-
-        With `since`, only the observers that were there at that time: nobody hears the end of a story without
-        its beginning.
-        """
         if busy.now:
             return
         listeners = self.listeners
@@ -110,10 +122,7 @@ class Audience:
             listeners = listeners.that_are_in(since)
         recorders, prompt, careful, deliveries, need_events = listeners
         for recorder in recorders:
-            try:
-                recorder.record(kind, fields)
-            except Exception:
-                complain(recorder)
+            recorder.record(kind, fields)
         if not need_events:
             return
         event = kind(*fields)

@@ -70,9 +70,10 @@ class Histogram:
         """The number of the bucket that a value belongs to."""
         return bisect_left(self.limits, value)
 
-    def settle(self) -> None:
-        """Put the new values into their buckets."""
-        if new := self._new:
+    def settle(self) -> int:
+        """Put the new values into their buckets. Returns how many there were."""
+        count = len(new := self._new)
+        if count:
             self._sum += sum(new)
             new.sort()
             below = 0
@@ -81,6 +82,7 @@ class Histogram:
                 self.counts[bucket] += up_to - below
                 below = up_to
             new.clear()
+        return count
 
     def copy(self) -> Distribution:
         """What it has now."""

@@ -13,10 +13,10 @@ _REMEMBERED = 10_000
 """The number of names whose group is remembered."""
 
 
-class Groups:
+class Groups(dict[str, str]):
     """From a name to its group, by patterns that the user declares: `{"order:*": "order"}`.
 
-    The first pattern that matches a name counts.
+    The first pattern that matches a name counts. What was found for a name is remembered.
     """
 
     def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
@@ -29,17 +29,11 @@ class Groups:
                 )
         self.every = list(dict.fromkeys((*self._patterns.values(), OTHER)))
         """All groups that there are."""
-        self._known: dict[str, str] = {}
 
-    def __call__(self, name: str) -> str:
-        """The group of a name."""
-        group = self._known.get(name)
-        return self._find(name) if group is None else group
-
-    def _find(self, name: str) -> str:
+    def __missing__(self, name: str) -> str:
         found = (group for pattern, group in self._patterns.items() if matches(name, pattern))
         group = next(found, OTHER)
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[name] = group
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        self[name] = group
         return group

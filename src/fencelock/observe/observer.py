@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -18,10 +19,17 @@ class Observer(Protocol):
     def __call__(self, event: Event, /) -> object: ...
 
 
-class Recorder(Observer, Protocol):
+class Recorder(ABC):
     """A prompt observer of ours. It takes the fields of an event, so that no event has to be made for it."""
 
-    def record(self, kind: type[Event], fields: tuple[Any, ...]) -> None: ...
+    def __call__(self, event: Event, /) -> None:
+        """Take an event."""
+        names: tuple[str, ...] = event.__match_args__
+        self.record(type(event), tuple(getattr(event, each) for each in names))
+
+    @abstractmethod
+    def record(self, kind: type[Event], fields: tuple[Any, ...], since: object = None, /) -> None:
+        """Take the event `kind(*fields)`. Must not raise, wait, or use a lock."""
 
 
 class _Busy(threading.local):

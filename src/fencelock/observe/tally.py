@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from time import monotonic, time
 from typing import Any, Generic, TypeVar, get_args
@@ -44,10 +45,14 @@ from fencelock.observe.events import (
 )
 from fencelock.observe.families import Family
 from fencelock.observe.groups import Groups
+from fencelock.observe.observer import Recorder, complain
 from fencelock.observe.traces import current_trace
 
-_BATCH = 256
+_BATCH = 512
 """How many events are counted together, unless somebody asks for the counts before."""
+
+_BATCHES = 8
+"""After how many of these batches the values of histograms are put into their buckets."""
 
 _OUTCOMES: dict[type[Event], str] = {
     Granted: "granted",
@@ -57,6 +62,8 @@ _OUTCOMES: dict[type[Event], str] = {
     Failed: "error",
 }
 """The answers to a caller that asked for a lock."""
+
+_LOSSES: tuple[LossReason, ...] = get_args(LossReason)
 
 Cell = TypeVar("Cell", Number, Histogram)
 
@@ -82,7 +89,7 @@ class _Traced(Event):
     """The kind of what is recorded for an answer that was given in a trace: see `_traced`."""
 
 
-class Tally:
+class Tally(Recorder):
     """An observer that counts. `groups` says which names belong together: see `Groups`."""
 
     ignores = (Asked,)
@@ -91,8 +98,8 @@ class Tally:
     _new_histogram: Callable[[Family, Labels], Histogram] = Histogram
 
     def __init__(self, groups: Mapping[str, str] | None = None) -> None:
-        self._group_of = Groups(groups)
-        self._batch = _BATCH
+        self._groups = Groups(groups)
+        self._batch, self._batches = _BATCH, _BATCHES
         self.reset()
         _tallies.add(self)
 
@@ -102,6 +109,8 @@ class Tally:
         # Re-entrant, because a signal handler may come in the middle of counting.
         self._mutex = threading.RLock()
         self._counting = False
+        self._unsettled = 0
+        """The number of batches since the last settling."""
         self._engines: set[str] = set()
         self._held: defaultdict[str, set[int]] = defaultdict(set)
         """The tickets that hold a lease, by engine."""
@@ -122,13 +131,8 @@ class Tally:
         self._requests: _Series[Number] = self._of(families.ENGINE_REQUESTS)
         self._leases: _Series[Number] = self._of(families.LEASES)
 
-    def __call__(self, event: Event) -> None:
-        """Count this event soon."""
-        names: tuple[str, ...] = event.__match_args__
-        self.record(type(event), tuple(getattr(event, each) for each in names))
-
-    def record(self, kind: type[Event], fields: Fields) -> None:
-        """Count an event with these fields soon."""
+    def record(self, kind: type[Event], fields: Fields, since: object = None, /) -> None:
+        """Count the event `kind(*fields)` soon."""
         events = self._events
         if (
             kind in _OUTCOMES
@@ -136,15 +140,21 @@ class Tally:
             and (trace := current_trace())
         ):
             kind, fields = _Traced, (kind, fields, trace, time())
+        elif kind is Queued:
+            fields = (*fields, monotonic())
         events.append((kind, fields))
-        if len(events) >= self._batch or kind is Queued:  # the time of that one matters
-            self._count()
+        if len(events) >= self._batch:
+            try:
+                self._count()
+            except Exception:  # such as a full disk: counts may be wrong, but no lock is harmed
+                complain(self)
 
     def counted(self) -> list[Counted]:
         """All counts at this moment."""
         with self._mutex:
             self._learn_engines()
             self._count()
+            self._settle()
             return [_counted(series) for series in self._series.values()]
 
     # --- counting
@@ -156,12 +166,16 @@ class Tally:
                 return
             self._counting = True
             try:
-                events, count = self._events, _COUNT
-                while events:
-                    kind, fields = events.popleft()
-                    if kind in count:
-                        count[kind](self, fields)
-                self._settle()
+                count, request_times = _COUNT, self._request_times
+                with suppress(IndexError):  # that was the last one
+                    for kind, fields in iter(self._events.popleft, None):
+                        if kind is EngineRequest:  # half of all events
+                            request_times[fields[:-1]].add(fields[-1])
+                        elif kind in count:
+                            count[kind](self, fields)
+                self._unsettled += 1
+                if self._unsettled >= self._batches:
+                    self._settle()
             finally:
                 self._counting = False
 
@@ -170,47 +184,43 @@ class Tally:
         kind, of_event, trace, seen_at = fields
         _COUNT[kind](self, of_event)
         name, engine, how, _, _, waited, *_ = of_event
-        cell = self._waits[engine, how, self._group_of(name), _OUTCOMES[kind]]
+        cell = self._waits[engine, how, self._groups[name], _OUTCOMES[kind]]
         cell.exemplars[cell.bucket_of(waited)] = Exemplar(waited, trace, seen_at)
 
     def _granted(self, fields: Fields) -> None:
         name, engine, kind, _, ticket, waited, _, abandoned = fields
-        self._answered(name, engine, kind, "granted", ticket, waited)
+        self._waits[engine, kind, self._groups[name], "granted"].add(waited)
+        if self._waiting:
+            self._waits_no_more(name, engine, ticket)
         self._held[engine].add(ticket)
         if abandoned:
-            self._add(families.ABANDONED, engine, self._group_of(name))
+            self._add(families.ABANDONED, engine, self._groups[name])
 
     def _not_granted(self, fields: Fields, outcome: str) -> None:
         name, engine, kind, _, ticket, waited, *_ = fields
-        self._answered(name, engine, kind, outcome, ticket, waited)
+        self._waits[engine, kind, self._groups[name], outcome].add(waited)
+        self._waits_no_more(name, engine, ticket)
 
-    def _answered(
-        self, name: str, engine: str, kind: str, outcome: str, ticket: int, waited: float
-    ) -> None:
-        """A caller that asked for a lock got an answer."""
-        group = self._group_of(name)
-        self._waits[engine, kind, group, outcome].add(waited)
-        if self._waiting:
-            self._waiting.get((engine, group), {}).pop(ticket, None)
+    def _waits_no_more(self, name: str, engine: str, ticket: int) -> None:
+        self._waiting.get((engine, self._groups[name]), {}).pop(ticket, None)
 
-    def _released(self, fields: Fields) -> None:
-        self._ended(fields, "closed" if fields[-1] else "released")
+    def _ended(self, fields: Fields) -> None:
+        """A lease was released or lost."""
+        name, engine, kind, _, ticket, _, held_for, how = fields
+        end = "lost" if how in _LOSSES else "closed" if how else "released"
+        self._held_for[engine, kind, self._groups[name], end].add(held_for)
+        self._held[engine].discard(ticket)
+        if self._suspended:
+            self._suspended[engine].discard(ticket)
 
     def _lost(self, fields: Fields) -> None:
+        self._ended(fields)
         name, engine, *_, reason = fields
-        self._ended(fields, "lost")
-        self._add(families.LEASES_LOST, engine, self._group_of(name), reason)
-
-    def _ended(self, fields: Fields, end: str) -> None:
-        """A lease has ended."""
-        name, engine, kind, _, ticket, _, held_for, _ = fields
-        self._held_for[engine, kind, self._group_of(name), end].add(held_for)
-        self._held[engine].discard(ticket)
-        self._suspended[engine].discard(ticket)
+        self._add(families.LEASES_LOST, engine, self._groups[name], reason)
 
     def _renewed(self, fields: Fields) -> None:
         name, engine, *_, margin = fields
-        self._of(families.RENEWAL_MARGIN)[engine, self._group_of(name)].add(margin)
+        self._of(families.RENEWAL_MARGIN)[engine, self._groups[name]].add(margin)
 
     def _was_suspended(self, fields: Fields) -> None:
         _, engine, _, _, ticket, *_ = fields
@@ -222,18 +232,8 @@ class Tally:
         self._suspended[engine].discard(ticket)
 
     def _queued(self, fields: Fields) -> None:
-        name, engine, _, _, ticket = fields
-        place = engine, self._group_of(name)
-        self._waiting.setdefault(place, {})[ticket] = monotonic()
-
-    def _request(self, fields: Fields) -> None:
-        engine, operation, outcome, seconds = fields
-        if engine not in self._engines:
-            self._learn_engines()
-            self._meet(engine)
-        labels = engine, operation, outcome
-        self._request_times[labels].add(seconds)
-        self._requests[labels].add()
+        name, engine, _, _, ticket, since = fields
+        self._waiting.setdefault((engine, self._groups[name]), {})[ticket] = since
 
     def _paused(self, fields: Fields) -> None:
         engine, seconds = fields
@@ -242,23 +242,28 @@ class Tally:
 
     def _held_long(self, fields: Fields) -> None:
         name, engine, *_ = fields
-        self._add(families.HELD_LONG, engine, self._group_of(name))
+        self._add(families.HELD_LONG, engine, self._groups[name])
 
     def _fence_fell(self, fields: Fields) -> None:
         name, engine, *_ = fields
-        self._add(families.FENCE_REGRESSIONS, engine, self._group_of(name))
+        self._add(families.FENCE_REGRESSIONS, engine, self._groups[name])
 
     def _stale_fence(self, fields: Fields) -> None:
         name, guard, *_ = fields
-        self._add(families.STALE_FENCES, guard, self._group_of(name))
+        self._add(families.STALE_FENCES, guard, self._groups[name])
 
     def _settle(self) -> None:
         """After some events: bring the cells up to date that are not with each event."""
-        for histograms in (self._waits, self._held_for, self._request_times):
-            for histogram in histograms.values():
-                histogram.settle()
+        self._unsettled = 0
+        for labels, histogram in self._request_times.items():
+            self._requests[labels].add(histogram.settle())
+            if labels[0] not in self._engines:
+                self._learn_engines()
+                self._meet(labels[0])
+        for histogram in (*self._waits.values(), *self._held_for.values()):
+            histogram.settle()
         for engine in self._engines:
-            suspended = len(self._suspended[engine])
+            suspended = len(self._suspended.get(engine, ()))
             self._leases[engine, "held"].set(len(self._held[engine]) - suspended)
             self._leases[engine, "suspended"].set(suspended)
         for place, waiting in list(self._waiting.items()):
@@ -291,10 +296,10 @@ class Tally:
         self._engines.add(engine)
         self._add(families.PAUSES, engine, amount=0)
         self._add(families.PAUSED, engine, amount=0)
-        for group in self._group_of.every:
+        for group in self._groups.every:
             for family in (families.ABANDONED, families.FENCE_REGRESSIONS, families.HELD_LONG):
                 self._add(family, engine, group, amount=0)
-            for reason in get_args(LossReason):
+            for reason in _LOSSES:
                 self._add(families.LEASES_LOST, engine, group, reason, amount=0)
             for guard in families.GUARDS:
                 self._add(families.STALE_FENCES, guard, group, amount=0)
@@ -309,13 +314,12 @@ _COUNT: dict[type, Callable[[Tally, Fields], None]] = {
     Renewed: Tally._renewed,
     Suspended: Tally._was_suspended,
     Resumed: Tally._resumed,
-    Released: Tally._released,
+    Released: Tally._ended,
     Lost: Tally._lost,
     HeldLong: Tally._held_long,
     StaleFence: Tally._stale_fence,
     FenceFell: Tally._fence_fell,
     Paused: Tally._paused,
-    EngineRequest: Tally._request,
 }
 
 

@@ -54,15 +54,9 @@ class Sighting:
     def __init__(self, claim: Claim, timeout: float, now: float) -> None:
         self._audience = audience = claim.context.audience
         self._since = audience.listeners
-        ticket = claim.ticket
-        name, share = ticket.name, ticket.share
-        self.about = (
-            name,
-            claim.context.engine.label_of(name),
-            share.kind if share.group else "lock",
-            ticket.owner,
-            next(_numbers),
-        )
+        name, _, _, owner, share, _ = claim.ticket
+        kind = share.kind if share.group else "lock"
+        self.about = (name, claim.context.engine.label_of(name), kind, owner, next(_numbers))
         self._asked_at = now
         self._granted_at: float | None = None
         self._over = False
@@ -79,13 +73,16 @@ class Sighting:
 
     def granted(self, claim: Claim, now: float) -> None:
         """The caller has the lease."""
-        audience, fence, self._granted_at = self._audience, claim.fence, now
-        fields = (*self.about, now - self._asked_at, fence, claim.abandoned)
-        audience.tell(Granted, fields, self._since)
-        name, engine, *_ = fields
-        if fence <= self._newest:
-            audience.report(FenceFell, (name, engine, fence, self._newest))
-        audience.saw_fence(name, fence)
+        audience, about, fence, newest = self._audience, self.about, claim.fence, self._newest
+        self._granted_at = now
+        details = now - self._asked_at, fence, claim.abandoned
+        audience.tell(Granted, about + details, self._since)
+        if fence <= newest:
+            audience.report(FenceFell, (*about[:2], fence, newest))
+        elif newest:  # the name is remembered already
+            audience.fences[about[0]] = fence
+        else:
+            audience.saw_fence(about[0], fence)
 
     def not_granted(self, claim: Claim, timeout: float) -> None:
         """The name was not free in time."""

@@ -58,7 +58,7 @@ class Meters:
         groups: Mapping[str, str] | None = None,
         meter_provider: MeterProvider | None = None,
     ) -> None:
-        self._group = Groups(groups)
+        self._groups = Groups(groups)
         self.forget()
         forget_in_children(self)
         version = sys.modules["fencelock"].__version__
@@ -117,12 +117,12 @@ class Meters:
     # --- tickets
 
     def _queued(self, event: events.Queued) -> None:
-        group = self._group(event.name)
+        group = self._groups[event.name]
         self._queues.add((event.engine, group))
         self._add(event, group, _WAITING)
 
     def _answered(self, event: Attempt) -> None:
-        engine, group = event.engine, self._group(event.name)
+        engine, group = event.engine, self._groups[event.name]
         if isinstance(event, events.Granted):
             self._engines.add(engine)
             self._add(event, group, _HELD)
@@ -135,7 +135,7 @@ class Meters:
         self._wait.record(event.waited, about)
 
     def _renewed(self, event: events.Renewed) -> None:
-        about = {"engine": event.engine, "group": self._group(event.name)}
+        about = {"engine": event.engine, "group": self._groups[event.name]}
         self._margin.record(max(0.0, event.margin), about)
 
     def _suspended(self, event: events.Suspended) -> None:
@@ -145,11 +145,11 @@ class Meters:
         self._became(event, _HELD)
 
     def _held_long(self, event: events.HeldLong) -> None:
-        self._long.add(1, {"engine": event.engine, "group": self._group(event.name)})
+        self._long.add(1, {"engine": event.engine, "group": self._groups[event.name]})
 
     def _ended(self, event: events.Released | events.Lost) -> None:
         self._remove(event)
-        engine, group = event.engine, self._group(event.name)
+        engine, group = event.engine, self._groups[event.name]
         if isinstance(event, events.Lost):
             end = "lost"
             self._lost.add(1, {"engine": engine, "group": group, "reason": event.reason})
@@ -176,10 +176,10 @@ class Meters:
     # --- guards and engines
 
     def _stale_fence(self, event: events.StaleFence) -> None:
-        self._stale.add(1, {"guard": event.guard, "group": self._group(event.name)})
+        self._stale.add(1, {"guard": event.guard, "group": self._groups[event.name]})
 
     def _fence_fell(self, event: events.FenceFell) -> None:
-        self._fell.add(1, {"engine": event.engine, "group": self._group(event.name)})
+        self._fell.add(1, {"engine": event.engine, "group": self._groups[event.name]})
 
     def _paused(self, event: events.Paused) -> None:
         about = {"engine": event.engine}

@@ -38,7 +38,7 @@ class Traces:
     ) -> None:
         version = sys.modules["fencelock"].__version__
         self._tracer = trace.get_tracer("fencelock", version, tracer_provider)
-        self._group = Groups(groups)
+        self._groups = Groups(groups)
         self._names = names
         self._tickets = Tickets(_forgotten)
         forget_in_children(self._tickets)
@@ -116,7 +116,7 @@ class Traces:
         about: dict[str, Any] = {
             "lock.engine": event.engine,
             "lock.kind": event.kind,
-            "lock.group": self._group(event.name),
+            "lock.group": self._groups[event.name],
         }
         if self._names:
             about["lock.name"] = event.name

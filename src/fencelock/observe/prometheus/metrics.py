@@ -42,7 +42,7 @@ class Metrics(Tally):
             self._new_number, self._new_histogram = SharedNumber, SharedHistogram
         super().__init__(groups)
         if shared:
-            self._batch = 1  # another process may read the counts at any time
+            self._batch = self._batches = 1  # another process may read the counts at any time
         if registry is not None:
             try:
                 registry.register(self)

@@ -1,0 +1,1 @@
+"""The engine contract on the wire: the client's side of the lock service."""

@@ -1,0 +1,12 @@
+"""The lock service: the engine contract over HTTP and WebSocket, with identity, limits and eyes.
+
+    clients ──► replicas of this service ──► engine ──► storage that checks the fence
+
+A replica keeps no state that matters. The client makes the ticket's id, renews, and repeats what got no
+answer, at any replica. The files of this folder:
+
+- `app`: the routes, the start and the end of a replica.
+- `line`: one WebSocket line of a client of ours. `acts`: what it may ask for, carried out at the engine.
+- `problems`: every way to fail, with its status code.
+- `principals`: who asks, and what it may do.
+"""

@@ -1,0 +1,92 @@
+"""Carries out at the engine what a client asks for."""
+
+from __future__ import annotations
+
+from fencelock.core.errors import UnsafeEngine
+from fencelock.core.names import check_name
+from fencelock.core.ticket import Ticket
+from fencelock.engines.contract import Engine
+from fencelock.engines.http.wire import (
+    Answer,
+    AnyAct,
+    Enter,
+    Evict,
+    Inspect,
+    Leave,
+    Park,
+    Recall,
+    Remember,
+    Renew,
+    Unpark,
+    WireInspection,
+    WireStanding,
+    WireTicket,
+)
+from fencelock.io.contract import IO
+from fencelock.service.principals import Principal
+
+
+class Acts:
+    """The acts of engines/http/wire.py, for principals that may do them."""
+
+    def __init__(self, engine: Engine, io: IO) -> None:
+        self.engine = engine
+        self.io = io
+
+    async def perform(self, act: AnyAct, principal: Principal) -> Answer:
+        """Carry out an act. Raises what `problem_of` translates."""
+        engine = self.engine
+        match act:
+            case Enter():
+                return await self._enter(act, principal)
+            case Renew(tickets, timeout):
+                asked = [_checked(each, principal) for each in tickets]
+                standings = await engine.renew(asked, timeout=timeout)
+                return Answer(standings=[each and WireStanding.pack(each) for each in standings])
+            case Leave(ticket, timeout, departure):
+                asking = _checked(ticket, principal)
+                return Answer(done=await engine.leave(asking, timeout=timeout, departure=departure))
+            case Park(ticket, timeout):
+                standing = await self.park(_checked(ticket, principal), timeout)
+                return Answer(standings=[standing])
+            case Unpark():
+                return Answer(done=True)  # a line knows what is parked
+            case Evict(name, timeout):
+                principal.require("break", check_name(name))
+                return Answer(done=await engine.evict(name, timeout=timeout))
+            case Remember(ticket, text, keep, timeout):
+                asking = _checked(ticket, principal)
+                done = await engine.remember(asking, text, keep=keep, timeout=timeout)
+                return Answer(done=done)
+            case Recall(name, timeout):
+                principal.require("lock", check_name(name))
+                return Answer(text=await engine.recall(name, timeout=timeout))
+            case Inspect(name, timeout, limit):
+                principal.require("read", check_name(name))
+                seen = await engine.inspect(name, limit=limit, timeout=timeout)
+                return Answer(seen=WireInspection.pack(seen))
+        names = await engine.names(act.pattern, timeout=act.timeout)
+        return Answer(names=[name for name in names if principal.may("read", name)])
+
+    async def _enter(self, act: Enter, principal: Principal) -> Answer:
+        if act.require == "correctness" and self.engine.traits.guarantee != "correctness":
+            raise UnsafeEngine("the engine behind this service promises an efficiency lock only")
+        tickets = [_checked(each, principal) for each in act.tickets]
+        if len(tickets) == 1:
+            standing = await self.engine.enter(tickets[0], if_free=act.if_free, timeout=act.timeout)
+            return Answer(standings=[WireStanding.pack(standing)])
+        if not act.if_free:
+            raise ValueError("several tickets can only enter with if_free")
+        standings = await self.engine.enter_free(tickets, timeout=act.timeout)
+        return Answer(standings=[WireStanding.pack(each) for each in standings])
+
+    async def park(self, ticket: Ticket, seconds: float) -> WireStanding | None:
+        """Wait for the wake-up of a ticket that has entered here; None: look again."""
+        standing = await self.engine.park(ticket, self.io.now() + seconds)
+        return None if standing is None else WireStanding.pack(standing)
+
+
+def _checked(ticket: WireTicket, principal: Principal) -> Ticket:
+    """The ticket, if this principal may lock its name."""
+    principal.require("lock", check_name(ticket.name))
+    return ticket.unpack()

@@ -1,0 +1,129 @@
+"""One line: the WebSocket of one client, with all its requests and wake-ups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from fencelock.core.ticket import Place, Ticket
+from fencelock.engines.http.wire import (
+    GOING_AWAY,
+    Answer,
+    AnyAct,
+    Enter,
+    Hello,
+    Leave,
+    Reply,
+    Request,
+    Unpark,
+    Wake,
+    decode_request,
+    encode,
+)
+from fencelock.service.acts import Acts
+from fencelock.service.principals import Principal
+from fencelock.service.problems import problem_of
+
+
+class Line:
+    """Answers requests in any order, each as soon as it can. Parks the tickets that wait."""
+
+    def __init__(self, socket: web.WebSocketResponse, acts: Acts, principal: Principal) -> None:
+        self._socket = socket
+        self._acts = acts
+        self._principal = principal
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._parked: dict[str, tuple[Ticket, asyncio.Task[None]]] = {}
+        """The tickets whose wake-up this line waits for, by id."""
+
+    async def serve(self, hello: Hello) -> None:
+        """Answer until the client or the service closes the line."""
+        try:
+            await self._send(hello)
+            async for message in self._socket:
+                if message.type is not WSMsgType.TEXT:
+                    break
+                self._start(self._answer(decode_request(message.data)))
+        finally:
+            await self._finish()
+
+    async def drain(self) -> None:
+        """Finish what is under way, and send the client elsewhere."""
+        await self._finish()
+        await self._socket.close(code=GOING_AWAY, message=b"draining")
+
+    async def _finish(self) -> None:
+        """Wait for no wake-up any more. Let requests end: the engine may have them already."""
+        for id in list(self._parked):
+            await self._unpark(id)
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _answer(self, request: Request) -> None:
+        act = request.act
+        for id in _concerned(act):
+            if id in self._parked:
+                await self._unpark(id)
+        try:
+            answer = await self._acts.perform(act, self._principal)
+        except Exception as error:
+            answer = Answer(problem=problem_of(error))
+        await self._send(Reply(request.seq, answer))
+        if isinstance(act, Enter):
+            self._park_waiting(act, answer)
+
+    # --- waiting tickets
+
+    def _park_waiting(self, act: Enter, answer: Answer) -> None:
+        for ticket, standing in zip(act.tickets, answer.standings or (), strict=False):
+            if standing is not None and standing.place is Place.WAITING:
+                waiting = ticket.unpack()
+                if self._socket.closed:
+                    self._acts.engine.unpark(waiting)
+                else:
+                    task = asyncio.create_task(self._wake_up(waiting))
+                    self._parked[waiting.id] = waiting, task
+
+    async def _wake_up(self, ticket: Ticket) -> None:
+        """Push the wake-up of a ticket, once."""
+        try:
+            wake = Wake(ticket.id, await self._acts.park(ticket, ticket.ttl))
+        except Exception as error:
+            wake = Wake(ticket.id, problem=problem_of(error))
+        self._parked.pop(ticket.id, None)
+        self._acts.engine.unpark(ticket)
+        await self._send(wake)
+
+    async def _unpark(self, id: str) -> None:
+        """Wait for the wake-up of this ticket no more."""
+        parked = self._parked.pop(id, None)
+        if parked is not None:
+            ticket, task = parked
+            task.cancel()
+            await asyncio.wait([task])
+            self._acts.engine.unpark(ticket)
+
+    async def _send(self, message: Hello | Reply | Wake) -> None:
+        with suppress(ConnectionError):  # the client is gone, and asks again elsewhere
+            await self._socket.send_str(encode(message).decode())
+
+
+def _concerned(act: AnyAct) -> list[str]:
+    """The tickets that need not be parked any more when this act comes: what it brings is newer."""
+    match act:
+        case Enter():
+            return [each.id for each in act.tickets]
+        case Leave():
+            return [act.ticket.id]
+        case Unpark():
+            return [act.id]
+    return []

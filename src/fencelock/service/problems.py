@@ -1,0 +1,72 @@
+"""Every way in which a request can fail, as a `Problem` with a status code. The only such table."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from fencelock.core.errors import EngineError, LockTimeout, StaleFence, UnsafeEngine, Unsupported
+from fencelock.engines.http.wire import Problem
+
+log = logging.getLogger("fencelock.service")
+
+PREFIX = "urn:fencelock:"
+
+TITLES: dict[str, tuple[int, str]] = {
+    "malformed": (400, "The request is malformed"),
+    "unauthorized": (401, "A valid token is needed"),
+    "forbidden": (403, "This token may not do that"),
+    "not-found": (404, "There is nothing at this path"),
+    "held": (409, "Somebody else holds the lock"),
+    "stale-fence": (409, "Another holder of the lock has taken over"),
+    "gone": (410, "The lease is gone: stop working"),
+    "unsafe-engine": (412, "The engine can't give the guarantee that was asked for"),
+    "too-large": (413, "The request is too large"),
+    "unsupported": (422, "The engine can't do that"),
+    "limited": (429, "Too much at once"),
+    "internal": (500, "A fault of the service"),
+    "draining": (503, "This replica is about to end: ask another one"),
+    "engine-away": (503, "The engine did not answer, and has not acted"),
+    "engine-unknown": (504, "The engine did not answer, and may have acted"),
+}
+
+
+class Refused(Exception):
+    """A request that the service itself refuses."""
+
+    def __init__(self, kind: str, detail: str, *, retry_after: float | None = None) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.retry_after = retry_after
+
+
+def problem(kind: str, detail: str = "", **fields: object) -> Problem:
+    """The problem of this kind."""
+    status, title = TITLES[kind]
+    return Problem(PREFIX + kind, title, status, detail, **fields)  # type: ignore[arg-type]
+
+
+def problem_of(error: Exception) -> Problem:
+    """What to tell the client about an error. What is our own fault is logged, and not shown."""
+    match error:
+        case Refused():
+            return problem(error.kind, str(error), retry_after=error.retry_after)
+        case EngineError(outcome="not applied"):
+            return problem("engine-away", str(error), outcome="not applied", name=error.name)
+        case EngineError():
+            return problem("engine-unknown", str(error), outcome="unknown", name=error.name)
+        case Unsupported():
+            return problem(
+                "unsupported", str(error), name=error.name, longest_ttl=error.longest_ttl
+            )
+        case UnsafeEngine():
+            return problem("unsafe-engine", str(error))
+        case LockTimeout():
+            return problem("held", str(error), name=error.name)
+        case StaleFence():
+            return problem("stale-fence", str(error), name=error.name)
+        case msgspec.ValidationError() | msgspec.DecodeError() | ValueError() | TypeError():
+            return problem("malformed", str(error))
+    log.error("a request failed because of a fault in the service", exc_info=error)
+    return problem("internal", "the log of the service says more", outcome="unknown")

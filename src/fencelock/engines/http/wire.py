@@ -288,6 +288,11 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     name: str | None = None
     retry_after: float | None = None
     longest_ttl: float | None = None
+    holder: WireContender | None = None
+    """Who holds the lock, if the caller may know it."""
+    given: FenceText | None = None
+    newest: FenceText | None = None
+    """The fence that was refused, and that of the newest holder; "0" if nobody holds the lock."""
 
 
 class Answer(Struct, frozen=True, omit_defaults=True):

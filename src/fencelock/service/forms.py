@@ -41,7 +41,7 @@ class Acquire(Struct, frozen=True):
     """With "correctness": refuse, if the engine behind the service promises less."""
 
 
-class Renew(Struct, frozen=True):
+class RenewLease(Struct, frozen=True):
     """Extend the lease, or keep the place in the queue."""
 
     ttl: Ttl = DEFAULT_TTL

@@ -65,10 +65,12 @@ class Operation:
     method: Literal["GET", "POST", "DELETE"]
     path: str
     summary: str
-    form: type[msgspec.Struct]
+    form: type[msgspec.Struct] | None
     """What the request says: the body of a POST, the query of the others."""
-    answers: dict[int, type[msgspec.Struct]]
-    act: Callable[[Call, Any], Awaitable[web.Response]]
+    answers: dict[int, type[Any] | None]
+    """The type of the body for each status: JSON, or plain text for `str`. Problems are listed below."""
+    act: Callable[[Call, Any], Awaitable[web.Response]] | None = None
+    """None: this is only the description, and another file has the route."""
     problems: tuple[str, ...] = ()
     """The problems that it may answer with, besides those of `EVERYWHERE`."""
     key: Literal["", "optional", "required"] = ""
@@ -76,7 +78,11 @@ class Operation:
 
     def route(self, service: Identifies) -> web.RouteDef:
         """The route of this operation."""
-        decode = msgspec.json.Decoder(self.form).decode
+        act = self.act
+        shape = self.form
+        assert act is not None, self.path
+        assert shape is not None, self.path
+        decode = msgspec.json.Decoder(shape).decode
 
         async def handle(request: web.Request) -> web.Response:
             principal = service.identify(request)
@@ -87,8 +93,8 @@ class Operation:
                     raise Refused("not-json", "send a JSON object as application/json: curl --json")
                 form = decode(await request.read())
             else:
-                form = msgspec.convert(dict(request.query), self.form, strict=False)
-            return await self.act(call, form)
+                form = msgspec.convert(dict(request.query), shape, strict=False)
+            return await act(call, form)
 
         # Every character is allowed in a name. By default aiohttp leaves out { and }.
         return web.route(self.method, self.path.replace("{name}", "{name:[^/]+}"), handle)

@@ -17,11 +17,12 @@ from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, READING, Place, Share
 from fencelock.engines.contract import NO_SHARING
 from fencelock.engines.http import wire
-from fencelock.engines.http.wire import WireInspection, WireOwner, WireShare, WireTicket
+from fencelock.engines.http.wire import WireInspection, WireOwner, WireShare, WireTicket, encode
 from fencelock.guards import http as guard
 from fencelock.guards.lease_like import RemoteLease, holder_of_id
 from fencelock.service import forms
 from fencelock.service.answers import answer, failure
+from fencelock.service.openapi import OTHERS, document
 from fencelock.service.operations import Call, Operation
 from fencelock.service.problems import Refused, problem
 from fencelock.service.waits import KEEP, TIMEOUT, Confirmed, Waits
@@ -36,7 +37,14 @@ def routes(service: Service) -> list[web.RouteDef]:
     """The routes of this face. Waiting requests end when the application shuts down."""
     rest = Rest(service)
     service.app.on_shutdown.append(rest.end)
-    return [operation.route(service) for operation in rest.operations()]
+    operations = rest.operations()
+    text = encode(document([*operations, *OTHERS]))
+
+    async def describe(request: web.Request) -> web.Response:
+        return web.Response(body=text, content_type="application/json")
+
+    made = [operation.route(service) for operation in operations]
+    return [*made, web.get("/openapi.json", describe)]
 
 
 class Rest:
@@ -64,7 +72,7 @@ class Rest:
                 "POST",
                 f"{_LOCK}/renew",
                 "Extend a lease, or keep a place in the queue",
-                forms.Renew,
+                forms.RenewLease,
                 {200: forms.Held, 202: forms.Queued},
                 self.renew,
                 ("gone", "not-json"),
@@ -137,7 +145,7 @@ class Rest:
             return self._queued(ticket, key)
         return self._held(ticket, Confirmed(standing, sent), key)
 
-    async def renew(self, call: Call, form: forms.Renew) -> web.Response:
+    async def renew(self, call: Call, form: forms.RenewLease) -> web.Response:
         ticket = self._ticket(call, form.ttl)
         sent = self._acts.io.now()
         renewed = await self._acts.perform(wire.Renew([ticket], TIMEOUT), call.principal)
@@ -168,6 +176,7 @@ class Rest:
         return answer(forms.Listing(names[: form.limit], len(names) > form.limit))
 
     async def break_(self, call: Call, form: forms.Break) -> web.Response:
+        call.principal.require("break", call.name)
         # Two requests to the engine: a holder that comes in between is evicted, too.
         seen = await self._inspect(call, call.name)
         newest = max((int(each.fence) for each in seen.holders), default=0)
@@ -176,7 +185,6 @@ class Rest:
             if evicted.done:
                 return answer(forms.Broken(call.name, seen.holders))
             newest = 0
-        call.principal.require("break", call.name)
         return _not_held(call.name, form.fence, newest)
 
     async def check(self, call: Call, form: forms.CheckFence) -> web.Response:

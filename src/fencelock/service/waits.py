@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fencelock.core.errors import EngineError
 from fencelock.core.ticket import Place
-from fencelock.engines.http.wire import Enter, Park, Renew, WireStanding
+from fencelock.engines.http.wire import Enter, Renew, WireStanding
 from fencelock.service.acts import Acts
 from fencelock.service.principals import Principal
 
@@ -135,7 +135,9 @@ class _Wait:
         """Sleep until the wake-up. A lost one costs a third of the ttl at most."""
         recheck = None if standing is None else standing.recheck
         pause = min(left, self._queued.ttl / 3, left if recheck is None else recheck)
-        self._parking = asyncio.create_task(self._ask(Park(self._queued, max(pause, 0.01))))
+        self._parking = asyncio.create_task(
+            self._acts.park(self._queued.unpack(), max(pause, 0.01))
+        )
         try:
             await asyncio.wait([self._parking])
         finally:
@@ -143,7 +145,7 @@ class _Wait:
             await asyncio.wait([self._parking])
         return None if self._parking.cancelled() else self._parking.result()
 
-    async def _ask(self, act: Enter | Renew | Park) -> WireStanding | None:
+    async def _ask(self, act: Enter | Renew) -> WireStanding | None:
         (standing,) = (await self._acts.perform(act, self._principal)).standings or [None]
         return standing
 

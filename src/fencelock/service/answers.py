@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage
 
 from fencelock.engines.http.wire import Problem, encode
 from fencelock.service.problems import problem, problem_of
@@ -20,6 +22,9 @@ _KINDS = {
     417: "malformed",
 }
 """The problems that stand for what aiohttp itself refuses."""
+
+_BROKEN_BODY = (web.RequestPayloadError, BadHttpMessage, zlib.error, ConnectionError)
+"""What reading a body may raise."""
 
 _ALWAYS = {"Cache-Control": "no-store", "Server": "fencelock"}
 
@@ -51,6 +56,8 @@ def failure(found: Problem, headers: Mapping[str, str] | None = None) -> web.Res
 
 def failure_of(error: Exception) -> web.Response:
     """What to answer after an error in a handler."""
+    if isinstance(error, _BROKEN_BODY):
+        return failure(problem("malformed", "the body did not arrive as the headers promised"))
     if not isinstance(error, web.HTTPException):
         return failure(problem_of(error))
     kind = _KINDS.get(error.status)

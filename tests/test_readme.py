@@ -2,12 +2,13 @@
 
 Each Python block is a separate program, run in an empty folder. Its output must match the comment behind
 each `print(…)`. In these comments `…` stands for any text, and a comment that begins with `e.g.` matches
-any line. Shell blocks (`sh`) run as well. Blocks that can't run here are marked `console`, or `py` for a
-fragment.
+any line. Shell blocks (`sh`) run as well, and JavaScript (`js`) in Node, with `console.log(…)`. Blocks that
+can't run here are marked `console`, or `py` for a fragment.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 
 import fencelock
 from fencelock.engines import registry
+from tests.servers_service import Replica
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -28,6 +30,7 @@ ETCD = "etcd://localhost:2379"
 ZOOKEEPER = "zookeeper://localhost"
 POSTGRESQL = "postgresql://localhost/app"
 MYSQL = "mysql://me:secret@localhost/app"
+SERVICE = "http://localhost:7007"
 
 
 class Block(NamedTuple):
@@ -46,6 +49,12 @@ def blocks(language: str) -> Iterator[Block]:
         for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
             if found[1] == language:
                 yield Block(page, text[: found.start()].count("\n") + 1, found[1], found[2])
+
+
+@pytest.fixture(scope="session")
+def service_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with Replica(tmp_path_factory.mktemp("service"), "memory://") as replica:
+        yield replica.url
 
 
 @pytest.fixture
@@ -81,6 +90,8 @@ def run(
         text = text.replace(POSTGRESQL, request.getfixturevalue("postgresql_url"))
     if MYSQL in text:
         text = text.replace(MYSQL, request.getfixturevalue("mysql_url"))
+    if SERVICE in text:
+        text = text.replace(SERVICE, request.getfixturevalue("service_url"))
     here = folder / "here"
     here.mkdir()
     done = subprocess.run(
@@ -95,8 +106,23 @@ def test_python_blocks_print_what_they_say(
     request: pytest.FixtureRequest, tmp_path: Path, surroundings: dict[str, str], block: Block
 ) -> None:
     printed = run(request, tmp_path, block, sys.executable, "-c", env=surroundings).splitlines()
-    expected = re.findall(r"^ *print\(.*\) +# (.*)$", block.text, re.MULTILINE)
-    assert len(expected) == block.text.count("print("), "say behind each print what it prints"
+    _compare(printed, block, "print", "#")
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node")
+@pytest.mark.parametrize("block", list(blocks("js")), ids=str)
+def test_javascript_blocks_print_what_they_say(
+    request: pytest.FixtureRequest, tmp_path: Path, surroundings: dict[str, str], block: Block
+) -> None:
+    node = ("node", "--input-type=module", "-e")
+    printed = run(request, tmp_path, block, *node, env=surroundings).splitlines()
+    _compare(printed, block, "console.log", "//")
+
+
+def _compare(printed: list[str], block: Block, call: str, comment: str) -> None:
+    said = rf"^ *{re.escape(call)}\(.*\);? +{comment} (.*)$"
+    expected = re.findall(said, block.text, re.MULTILINE)
+    assert len(expected) == block.text.count(f"{call}("), "say behind each call what it prints"
     assert len(printed) == len(expected), printed
     for line, pattern in zip(printed, expected, strict=True):
         assert pattern.startswith("e.g. ") or _fits(line, pattern), f"{line!r} is not {pattern!r}"

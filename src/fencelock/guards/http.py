@@ -11,6 +11,7 @@ import json
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -22,7 +23,14 @@ HEADER = "Fencelock-Fence"
 KEY = "fencelock.claim"
 """The key of the `RemoteLease` in WSGI's `environ` and in ASGI's `scope`."""
 
-TYPE = "urn:fencelock:stale-fence"
+PREFIX = "urn:fencelock:"
+
+PROBLEMS = {
+    "malformed": (400, "The request is malformed"),
+    "stale-fence": (409, "Another holder of the lock has taken over"),
+    "fence-needed": (428, "The request needs a Fencelock-Fence header"),
+}
+"""The problems that the middleware answers with. They are part of the table of the lock service."""
 
 _is_claim = re.compile(r"([^;\s]+); *fence=([0-9]{1,19}); *holder=([0-9a-f]{32})").fullmatch
 _PROBLEM = "application/problem+json"
@@ -50,7 +58,7 @@ def refusal(body: bytes) -> StaleFence | None:
     """The `StaleFence` in the body of a 409 response; None if the response is about something else."""
     try:
         sent = json.loads(body)
-        if sent["type"] != TYPE:
+        if sent["type"] != PREFIX + "stale-fence":
             return None
         return StaleFence(sent["name"], given=int(sent["given"]), newest=int(sent["newest"]))
     except (ValueError, TypeError, KeyError):
@@ -86,7 +94,7 @@ class WsgiFence:
         except (_Refused, StaleFence) as error:
             status, body = _problem(error)
             about = [("Content-Type", _PROBLEM), ("Content-Length", str(len(body)))]
-            start_response(status, about, sys.exc_info())
+            start_response(f"{status} {HTTPStatus(status).phrase}", about, sys.exc_info())
             return [body]
 
 
@@ -137,39 +145,34 @@ class AsgiFence:
                 (b"content-type", _PROBLEM.encode()),
                 (b"content-length", str(len(body)).encode()),
             ]
-            code = int(status[:3])
-            await send({"type": "http.response.start", "status": code, "headers": about})
+            await send({"type": "http.response.start", "status": status, "headers": about})
             await send({"type": "http.response.body", "body": body})
 
 
 class _Refused(Exception):
     """A request without a claim, or with a malformed one."""
 
-    def __init__(self, status: str, detail: str) -> None:
+    def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
-        self.status = status
+        self.kind = kind
 
 
 def _lease(value: str | None, method: str, required: bool) -> RemoteLease | None:
     if value is None:
         if required and method not in ("GET", "HEAD", "OPTIONS"):
-            raise _Refused("428 Precondition Required", f"this request needs a {HEADER} header")
+            raise _Refused("fence-needed", f"add the {HEADER} header of a lease")
         return None
     try:
         return remote_lease(value)
     except ValueError as error:
-        raise _Refused("400 Bad Request", str(error)) from error
+        raise _Refused("malformed", str(error)) from error
 
 
-def _problem(error: _Refused | StaleFence) -> tuple[str, bytes]:
-    """The status line, and a body in the format of RFC 9457."""
-    problem: dict[str, Any]
+def _problem(error: _Refused | StaleFence) -> tuple[int, bytes]:
+    """The status, and a body in the format of RFC 9457. Fences are strings, as JavaScript rounds numbers."""
+    kind = "stale-fence" if isinstance(error, StaleFence) else error.kind
+    status, title = PROBLEMS[kind]
+    problem = {"type": PREFIX + kind, "title": title, "status": status, "detail": str(error)}
     if isinstance(error, StaleFence):
-        status = "409 Conflict"
-        title = "Another holder of the lock has taken over"
-        problem = {"type": TYPE, "title": title, "status": 409}
-        problem |= {"name": error.name, "given": error.given, "newest": error.newest}
-    else:
-        status = error.status
-        problem = {"title": str(error), "status": int(status[:3])}
+        problem |= {"name": error.name, "given": str(error.given), "newest": str(error.newest)}
     return status, json.dumps(problem).encode()

@@ -10,10 +10,10 @@ import msgspec
 from fencelock.core.version import __version__
 from fencelock.engines.http import wire
 from fencelock.engines.http.wire import Problem
-from fencelock.guards.http import HEADER
+from fencelock.guards.http import HEADER, PREFIX
 from fencelock.service import forms
 from fencelock.service.operations import EVERYWHERE, Operation
-from fencelock.service.problems import PREFIX, TITLES
+from fencelock.service.problems import TITLES
 
 _ANY = dict[str, Any]
 _REF = "#/components/schemas/{name}"

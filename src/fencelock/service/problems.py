@@ -8,25 +8,22 @@ import msgspec
 
 from fencelock.core.errors import EngineError, LockTimeout, StaleFence, UnsafeEngine, Unsupported
 from fencelock.engines.http.wire import Problem
+from fencelock.guards.http import PREFIX, PROBLEMS
 
 log = logging.getLogger("fencelock.service")
 
-PREFIX = "urn:fencelock:"
-
 TITLES: dict[str, tuple[int, str]] = {
-    "malformed": (400, "The request is malformed"),
+    **PROBLEMS,
     "unauthorized": (401, "A valid token is needed"),
     "forbidden": (403, "This token may not do that"),
     "not-found": (404, "There is nothing at this path"),
     "method-not-allowed": (405, "This path has no such method"),
     "held": (409, "Somebody else holds the lock"),
-    "stale-fence": (409, "Another holder of the lock has taken over"),
     "gone": (410, "The lease is gone: stop working"),
     "unsafe-engine": (412, "The engine can't give the guarantee that was asked for"),
     "too-large": (413, "The request is too large"),
     "not-json": (415, "The body must be JSON"),
     "unsupported": (422, "The engine can't do that"),
-    "fence-needed": (428, "The request needs a Fencelock-Fence header"),
     "limited": (429, "Too much at once"),
     "internal": (500, "A fault of the service"),
     "draining": (503, "This replica is about to end: ask another one"),

@@ -18,7 +18,7 @@ from fencelock.core.queue import TicketQueue
 from fencelock.core.ticket import Place, Share, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine
-from fencelock.guards import etcd, http, objects, zookeeper
+from fencelock.guards import etcd, http, objects, proxy, zookeeper
 from fencelock.io.contract import IO, Event
 from fencelock.primitives.lease import AsyncLost, Lost
 
@@ -31,6 +31,7 @@ GUARDS = {
     **{f"http.{each.__name__}": each for each in (http.headers, http.remote_lease, http.refusal)},
     **{f"http.{cls.__name__}": cls for cls in (http.WsgiFence, http.AsgiFence)},
     **{f"objects.{cls.__name__}": cls for cls in (objects.ObjectGuard, objects.S3Store)},
+    "proxy.FencingProxy": proxy.FencingProxy,
     "zookeeper.ZooKeeperGuard": zookeeper.ZooKeeperGuard,
     "zookeeper.AsyncZooKeeperGuard": zookeeper.AsyncZooKeeperGuard,
 }

@@ -29,6 +29,7 @@ PROBLEMS = {
     "malformed": (400, "The request is malformed"),
     "stale-fence": (409, "Another holder of the lock has taken over"),
     "fence-needed": (428, "The request needs a Fencelock-Fence header"),
+    "storage-away": (502, "The storage did not answer, and may have acted"),
 }
 """The problems that the middleware answers with. They are part of the table of the lock service."""
 
@@ -91,7 +92,7 @@ class WsgiFence:
                     self._check(claim)
             answer: Iterable[bytes] = self._app(environ, start_response)
             return answer
-        except (_Refused, StaleFence) as error:
+        except (Refusal, StaleFence) as error:
             status, body = _problem(error)
             about = [("Content-Type", _PROBLEM), ("Content-Length", str(len(body)))]
             start_response(f"{status} {HTTPStatus(status).phrase}", about, sys.exc_info())
@@ -137,7 +138,7 @@ class AsgiFence:
                 if self._check is not None:
                     await self._check(claim)
             await self._app(scope, receive, start_and_send)
-        except (_Refused, StaleFence) as error:
+        except (Refusal, StaleFence) as error:
             if started:
                 raise
             status, body = _problem(error)
@@ -149,8 +150,8 @@ class AsgiFence:
             await send({"type": "http.response.body", "body": body})
 
 
-class _Refused(Exception):
-    """A request without a claim, or with a malformed one."""
+class Refusal(Exception):
+    """A request that gets one of the `PROBLEMS`."""
 
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
@@ -160,15 +161,15 @@ class _Refused(Exception):
 def _lease(value: str | None, method: str, required: bool) -> RemoteLease | None:
     if value is None:
         if required and method not in ("GET", "HEAD", "OPTIONS"):
-            raise _Refused("fence-needed", f"add the {HEADER} header of a lease")
+            raise Refusal("fence-needed", f"add the {HEADER} header of a lease")
         return None
     try:
         return remote_lease(value)
     except ValueError as error:
-        raise _Refused("malformed", str(error)) from error
+        raise Refusal("malformed", str(error)) from error
 
 
-def _problem(error: _Refused | StaleFence) -> tuple[int, bytes]:
+def _problem(error: Refusal | StaleFence) -> tuple[int, bytes]:
     """The status, and a body in the format of RFC 9457. Fences are strings, as JavaScript rounds numbers."""
     kind = "stale-fence" if isinstance(error, StaleFence) else error.kind
     status, title = PROBLEMS[kind]

@@ -7,6 +7,9 @@ answer, at any replica. The files of this folder:
 
 - `app`: the routes, the start and the end of a replica.
 - `line`: one WebSocket line of a client of ours. `acts`: what it may ask for, carried out at the engine.
+- `rest`: the face for curl and other languages. `forms`: what it takes and answers. `operations`: from a
+  request to a form. `waits`: its requests that wait. `openapi`: the document that describes it all.
+- `answers`: JSON and problem+json over HTTP.
 - `problems`: every way to fail, with its status code.
 - `principals`: who asks, and what it may do.
 """

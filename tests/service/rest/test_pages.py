@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fencelock.service.problems import PREFIX, TITLES
+from fencelock.guards.http import PREFIX
+from fencelock.service.problems import TITLES
 from tests.service.rest.api import A, Api
 from tests.waiting import PATIENCE, eventually
 

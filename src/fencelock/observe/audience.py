@@ -53,7 +53,10 @@ class Audience:
     """The observers of one client. The hot path looks at `listening` only."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
-        self._own = [_checked(observer) for observer in observers]
+        self._own: list[Observer] = []
+        for observer in observers:
+            if _checked(observer) not in self._own:
+                self._own.append(observer)
         self.listeners = _listeners([], [], [])
         """All of them. A change makes another object."""
         self._observed: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -76,8 +79,8 @@ class Audience:
     def refresh(self) -> None:
         """The observers have changed."""
         every = [*_everywhere, *(each for each in self._own if each not in _everywhere)]
-        recorders: list[Any] = [each for each in every if hasattr(each, "record")]
-        others = [each for each in every if each not in recorders]
+        recorders = [each for each in every if isinstance(each, Recorder)]
+        others = [each for each in every if not isinstance(each, Recorder)]
         prompt = [each for each in others if getattr(each, "prompt", False)]
         deliveries = _deliveries_to([each for each in others if each not in prompt])
         self.listeners = _listeners(recorders, prompt, deliveries)
@@ -112,7 +115,7 @@ class Audience:
         for recorder in recorders:
             try:
                 recorder.record(kind, fields)
-            except Exception:
+            except BaseException:
                 complain(recorder)
         if not need_events:
             return
@@ -123,7 +126,7 @@ class Audience:
             for observer in prompt:
                 try:
                     observer(event)
-                except Exception:
+                except BaseException:
                     complain(observer)
         finally:
             if careful:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -18,10 +20,14 @@ class Observer(Protocol):
     def __call__(self, event: Event, /) -> object: ...
 
 
-class Recorder(Observer, Protocol):
+class Recorder:
     """A prompt observer of ours. It takes the fields of an event, so that no event has to be made for it."""
 
-    def record(self, kind: type[Event], fields: tuple[Any, ...]) -> None: ...
+    def __call__(self, event: Event, /) -> object:
+        raise NotImplementedError
+
+    def record(self, kind: type[Event], fields: tuple[Any, ...]) -> None:
+        raise NotImplementedError
 
 
 class _Busy(threading.local):
@@ -33,11 +39,19 @@ class _Busy(threading.local):
 busy = _Busy()
 """Nobody is told of what an observer does itself: that would never end."""
 
-_failed: list[Observer] = []
+_failed: deque[Observer] = deque(maxlen=100)
+"""The last observers that failed. No more, because a program may make a client and observers for each job."""
 
 
 def complain(observer: Observer) -> None:
-    """Log the error that is being handled, but only the first one of each observer."""
-    if observer not in _failed:
+    """Log the error that is being handled, but only the first one of each observer.
+
+    What a signal handler may have raised is raised again: the user pressed Ctrl-C, or the program has to end.
+    """
+    error = sys.exc_info()[1]
+    signalled = threading.current_thread() is threading.main_thread()
+    if signalled and isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+    if not any(each is observer for each in _failed):
         _failed.append(observer)
         log.exception("the observer %r failed; its next errors are not logged", observer)

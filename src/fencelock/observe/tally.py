@@ -44,6 +44,7 @@ from fencelock.observe.events import (
 )
 from fencelock.observe.families import Family
 from fencelock.observe.groups import Groups
+from fencelock.observe.observer import Recorder
 from fencelock.observe.traces import current_trace
 
 _BATCH = 256
@@ -82,7 +83,7 @@ class _Traced(Event):
     """The kind of what is recorded for an answer that was given in a trace: see `_traced`."""
 
 
-class Tally:
+class Tally(Recorder):
     """An observer that counts. `groups` says which names belong together: see `Groups`."""
 
     ignores = (Asked,)

@@ -286,6 +286,7 @@ def test_the_log_has_the_fields_and_no_secret(
     granted = next(record for record in caplog.records if "granted" in record.message)
     fields = vars(granted)
     assert (fields["lock"], fields["fence"]) == ("order:%s {x}", lease.fence)
+    assert fields["owner"] == str(lease.owner)
     assert (granted.name, granted.levelno) == ("fencelock.lease", logging.DEBUG)
     (lost,) = [record for record in caplog.records if "was lost" in record.message]
     assert {"lock", "fence", "owner", "reason"} <= vars(lost).keys()

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import fencelock
+from fencelock import observe
 from fencelock.core.ticket import Owner
 from fencelock.observe import Granted, StaleFence
 from fencelock.observe.prometheus import Metrics
@@ -98,6 +99,21 @@ def test_a_waiter_is_seen(shop: Shop) -> None:
         assert (shop.value("oldest_wait_seconds", engine="memory", group="order") or 0) > 0
     waiter.join()
     assert shop.value("waiters", engine="memory", group="order") == 0
+
+
+def test_an_observer_that_is_removed_shows_nothing_as_held() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry=registry)
+    with fencelock.Client("memory://") as client:
+        observe.add(metrics)
+        try:
+            lease = client.lock("x").acquire()
+        finally:
+            observe.remove(metrics)
+        lease.release()
+    for state in ("held", "suspended"):
+        labels = {"engine": "memory", "state": state}
+        assert registry.get_sample_value("fencelock_leases", labels) == 0
 
 
 def test_a_forked_child_starts_from_zero(shop: Shop) -> None:

@@ -232,9 +232,9 @@ def test_a_signal_handler_uses_a_lock_while_the_counts_are_read(
     over = threading.Event()
 
     def read() -> None:
-        with client.lock(name), measured.meters._mutex:  # as in `_now`
-            with client.lock(f"{name}:handler"):
-                over.set()
+        reading = measured.meters._mutex
+        with reading, client.lock(name):
+            over.set()
 
     with fencelock.Client("memory://", observers=[measured.meters]) as client:
         threading.Thread(target=read, daemon=True).start()

@@ -174,8 +174,7 @@ class BaseClient:
         return locks
 
     def _for_leader(self, known: KnowsOptions, given: Mapping[str, Any]) -> LockOptions:
-        """The options of an election's lock. A leader holds it for long, so the client's `warn_after` does not
-        count."""
+        """The options of an election's lock. A leader holds it for long: only its own `warn_after` counts."""
         made = self._options(known, given)
         return made if given.get("warn_after") else made._replace(warn_after=None)
 

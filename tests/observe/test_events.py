@@ -238,6 +238,20 @@ def test_fences_that_fall(heard: Recorder, tmp_path: Path, name: str) -> None:
         assert fell.fence <= fences[-1]
 
 
+def test_the_same_fence_again_is_a_fall(heard: Recorder) -> None:
+    with fencelock.Client("memory://", observers=[heard]) as client:
+        with client.lock("x") as lease:
+            pass
+        again = client.lock("x")._new(client._context, object(), [])
+        sighting = client._context.sighting
+        assert sighting is not None
+        again.sighting = sighting(again, math.inf, 0.0)
+        again.fence = lease.fence
+        again.sighting.granted(again, 1.0)
+        (fell,) = heard.heard(observe.FenceFell)
+        assert (fell.fence, fell.newest) == (lease.fence, lease.fence)
+
+
 def test_a_slow_answer_is_no_fall(heard: Recorder) -> None:
     """What counts is what was known before the request was sent."""
     with fencelock.Client("memory://", observers=[heard]) as client:

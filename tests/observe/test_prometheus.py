@@ -150,6 +150,16 @@ def test_no_name_is_ever_a_label(name: str, group: str) -> None:
     assert groups <= {"order", "other"}
 
 
+def test_a_limit_belongs_to_its_bucket(shop: Shop) -> None:
+    about = {"engine": "memory", "kind": "lock", "group": "order", "outcome": "granted"}
+    shop.metrics(Granted("order:1", "memory", "lock", Owner("host", 1), 1, 0.001, 7, False))
+    buckets = [
+        shop.value("acquire_wait_seconds_bucket", le=limit, **about)
+        for limit in ("0.0005", "0.001", "0.0025")
+    ]
+    assert buckets == [0, 1, 1]
+
+
 def test_only_one_in_a_registry() -> None:
     registry = CollectorRegistry()
     Metrics(registry=registry)

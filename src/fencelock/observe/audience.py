@@ -69,7 +69,10 @@ class Audience:
     """
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
-        self._own = [_checked(observer) for observer in observers]
+        self._own: list[Observer] = []
+        for observer in observers:
+            if _checked(observer) not in self._own:
+                self._own.append(observer)
         self.listeners = _listeners([], [], [])
         """All of them. A change makes another object."""
         self._observed: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -132,7 +135,7 @@ class Audience:
             for observer in prompt:
                 try:
                     observer(event)
-                except Exception:
+                except BaseException:
                     complain(observer)
         finally:
             if careful:

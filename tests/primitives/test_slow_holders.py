@@ -77,3 +77,14 @@ def test_it_must_be_positive(wrong: Any) -> None:
         fencelock.Client("memory://", warn_after=wrong)
     with pytest.raises((ValueError, TypeError), match="warn_after must be"):
         fencelock.Client("memory://").lock("x", warn_after=wrong)
+
+
+def test_an_observer_that_comes_later_hears_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    heard = Recorder()
+    with fencelock.Client("memory://", warn_after=0.05) as client, client.lock("order:42"):
+        observe.add(heard)
+        try:
+            eventually(lambda: "has been held" in caplog.text, "the warning")
+        finally:
+            observe.remove(heard)
+    assert not heard.heard(observe.HeldLong)

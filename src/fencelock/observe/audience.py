@@ -143,12 +143,14 @@ class Audience:
         for delivery in deliveries:
             delivery.put(event)
 
-    def report(self, kind: type[Event], fields: tuple[Any, ...]) -> None:
+    def report(
+        self, kind: type[Event], fields: tuple[Any, ...], since: Listeners | None = None
+    ) -> None:
         """Write a line to the log, and tell the observers. For what people must know in any case."""
         from fencelock.observe.logging import write  # seldom needed, and slow to import
 
         write(kind(*fields))
-        self.tell(kind, fields)
+        self.tell(kind, fields, since)
 
     def saw_fence(self, name: str, fence: int) -> None:
         """Remember a fence. If there are too many names, forget the one that is known for longest."""

@@ -173,6 +173,11 @@ class BaseClient:
             raise ValueError("lock_all needs each name once: nobody can hold a lock twice")
         return locks
 
+    def _for_leader(self, known: KnowsOptions, given: Mapping[str, Any]) -> LockOptions:
+        """The options of an election's lock. A leader holds it for long: only its own `warn_after` counts."""
+        made = self._options(known, given)
+        return made if given.get("warn_after") else made._replace(warn_after=None)
+
     def _with_data(self, kind: type[K], options: LockOptions) -> Callable[[str, str], K]:
         """Makes a lock from its name and the data that its tickets carry."""
         return lambda name, data: kind(self._contexts, check_name(name), options, ALONE, data)

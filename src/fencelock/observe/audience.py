@@ -69,7 +69,10 @@ class Audience:
     """
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
-        self._own = [_checked(observer) for observer in observers]
+        self._own: list[Observer] = []
+        for observer in observers:
+            if _checked(observer) not in self._own:
+                self._own.append(observer)
         self.listeners = _listeners([], [], [])
         """All of them. A change makes another object."""
         self._observed: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -132,7 +135,7 @@ class Audience:
             for observer in prompt:
                 try:
                     observer(event)
-                except Exception:
+                except BaseException:
                     complain(observer)
         finally:
             if careful:
@@ -140,12 +143,14 @@ class Audience:
         for delivery in deliveries:
             delivery.put(event)
 
-    def report(self, kind: type[Event], fields: tuple[Any, ...]) -> None:
+    def report(
+        self, kind: type[Event], fields: tuple[Any, ...], since: Listeners | None = None
+    ) -> None:
         """Write a line to the log, and tell the observers. For what people must know in any case."""
         from fencelock.observe.logging import write  # seldom needed, and slow to import
 
         write(kind(*fields))
-        self.tell(kind, fields)
+        self.tell(kind, fields, since)
 
     def saw_fence(self, name: str, fence: int) -> None:
         """Remember a fence. If there are too many names, forget the one that is known for longest."""

@@ -151,9 +151,15 @@ class Tally(Recorder):
 
     def counted(self) -> list[Counted]:
         """All counts at this moment."""
+        removed = not audiences_of(self)
         with self._mutex:
             self._learn_engines()
             self._count()
+            if removed:  # so it did not hear of the end of these
+                for tickets in (*self._held.values(), *self._suspended.values()):
+                    tickets.clear()
+                for waiting in self._waiting.values():
+                    waiting.clear()
             self._settle()
             return [_counted(series) for series in self._series.values()]
 

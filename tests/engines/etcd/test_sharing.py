@@ -113,9 +113,9 @@ def test_a_renewal_that_comes_late_does_not_take_back_what_was_changed(
 ) -> None:
     ticket = join()
     entry = engine._tickets.entries[ticket.id]
-    assert entry.lease is not None
-    record = entry.next_record(ticket, 61.0, entry.lease)
-    late = looking.renewal(entry, entry.view, record, entry.lease)
+    assert entry.stored.lease is not None
+    change = entry.change(ticket, 61.0, entry.stored.lease)
+    late = looking.renewal(entry, entry.view, change)
     owner = ticket.owner._replace(label="changed")
     enter(engine, ticket._replace(share=READING, owner=owner))
     run(

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fencelock.engines.etcd.admission import Ahead, Blockers, QueueAhead, blockers
-from fencelock.engines.etcd.entry import Entry, View
-from fencelock.engines.etcd.leases import Lease
-from fencelock.engines.etcd.messages_pb2 import ResponseOp, TxnRequest, TxnResponse
-from fencelock.engines.etcd.values import Marker, Record
+from fencelock.engines.etcd.entry import Change, Entry, Stored, View
+from fencelock.engines.etcd.messages_pb2 import KeyValue, ResponseOp, TxnRequest, TxnResponse
+from fencelock.engines.etcd.values import Marker
 from fencelock.engines.etcd.wire import (
     Part,
     created_at,
+    delete,
     first,
     get,
     get_without_value,
@@ -27,6 +27,7 @@ from fencelock.engines.etcd.wire import (
     txn,
     value_above,
     value_below,
+    value_is,
 )
 
 _FIRST_PEERS = 100
@@ -128,10 +129,9 @@ def _is_right_behind(entry: Entry, view: View) -> bool:
 # --- renewing
 
 
-def renewal(entry: Entry, view: View, record: Record, lease: Lease) -> list[Part]:
+def renewal(entry: Entry, view: View, change: Change) -> list[Part]:
     """Extend a ticket that is there, and look where it stands."""
-    same = entry.lease is lease and record is entry.record
-    extend = touch(entry.key) if same else write(entry, record, lease)
+    extend = store(entry, change)
     if view.admitted:
         return [extend]
     everything = search(entry, view.fence)
@@ -155,9 +155,27 @@ def read_renewal(entry: Entry, view: View, answers: Sequence[ResponseOp]) -> See
     return Seen(view.fence, view.blockers._replace(ahead=ahead))
 
 
-def write(entry: Entry, record: Record, lease: Lease) -> Part:
-    """Store a record, unless a newer one is there: this request may arrive late."""
-    value = record.pack()
-    return nested(
-        [value_above(entry.key, value)], [touch(entry.key)], [put(entry.key, value, lease.id)]
-    )
+def changed_by_another(answers: Sequence[ResponseOp]) -> KeyValue | None:
+    """What another client has stored for the ticket since. Then it was not renewed. None: it was."""
+    stored = answers[0].response_txn
+    return None if stored.succeeded else first(stored.responses[0].response_range)
+
+
+# --- storing a record
+
+
+def store(entry: Entry, change: Change) -> Part:
+    """Renew a ticket and store its record, unless another client has stored one: then read that."""
+    steps = [touch(entry.key)] if change.after is change.before else puts(entry, change.after)
+    return nested([value_is(entry.key, change.before.value)], steps, [get(entry.key)])
+
+
+def puts(entry: Entry, stored: Stored) -> list[Part]:
+    """Store a ticket and its pointer, both on the same lease, so that they also end together."""
+    assert stored.lease is not None
+    lease = stored.lease.id
+    return [put(entry.key, stored.value, lease), put(entry.pointer, entry.key, lease)]
+
+
+def deletes(entry: Entry) -> list[Part]:
+    return [delete(entry.key), delete(entry.pointer)]

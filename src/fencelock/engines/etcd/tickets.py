@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from contextlib import suppress
@@ -19,12 +20,14 @@ from fencelock.engines.etcd.keys import Keys, Labels
 from fencelock.engines.etcd.leases import Leases
 from fencelock.engines.etcd.markers import Markers, removal
 from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest
-from fencelock.engines.etcd.values import Record
-from fencelock.engines.etcd.wire import BATCH, changed_at, created_at, first, txn
+from fencelock.engines.etcd.wire import BATCH, changed_at, created_at, delete, first, txn, value_is
 from fencelock.io.contract import IO
 
 _MAX_SEEN = 4_000
 """How many things this client remembers. Others count from when their revision was reached."""
+
+_MIN_TIDY = 1_000
+"""With fewer tickets than this, a client does not look for those that it can forget."""
 
 
 class Tickets:
@@ -37,43 +40,65 @@ class Tickets:
         self.markers = Markers(cluster, self.leases)
         self.expiry = Expiry(io)
         self.entries: dict[str, Entry] = {}
-        """By the ticket's id, from its first request to join until it leaves."""
+        """By the ticket's id, from its first request to join until it leaves, or long after it expired."""
+        self._tidy_at = _MIN_TIDY
         self._labels = Labels()
 
     # --- entries
 
     def new_entry(self, ticket: Ticket) -> Entry:
-        entry = self.entries[ticket.id] = Entry(ticket, self._labels.take())
-        return entry
+        return self._keep(ticket, Entry(ticket, self._labels.take()))
 
     def give_back(self, id: str, entry: Entry) -> None:
         """If every request about this ticket was answered, another ticket may use its label."""
         if not entry.unanswered:
             self.entries.pop(id, None)
-            self._labels.give_back(entry.label)
+            if entry.label:
+                self._labels.give_back(entry.label)
 
     async def find(self, ticket: Ticket, until: float) -> Entry | None:
         """A ticket and its fence. If this client does not know them, it searches etcd."""
-        entry = self.entries.get(ticket.id)
-        if entry is not None and entry.view.fence:
-            return entry
-        keys = Keys.of(ticket.name)
-        answer = await self.cluster.read(RangeRequest(key=keys.queue, range_end=keys.end), until)
-        for kv in answer.kvs:
-            if Record.unpack(kv.value).id == ticket.id:
-                return Entry.found(ticket, kv, answer.header.revision)
-        return None
+        known = self.entries.get(ticket.id)
+        if known is not None and known.view.fence:
+            return known
+        found = await self.search(ticket, until)
+        if found is None:
+            return None
+        if known is not None and known.key == found.key:
+            found.label, found.unanswered = known.label, known.unanswered
+        return self._keep(ticket, found)
 
-    async def locate(self, entry: Entry, until: float) -> bool:
-        """Learn the fence of a ticket, if it is not known. Returns False if it is not in the queue."""
-        if entry.view.fence:
-            return True
-        answer = await self.cluster.read(RangeRequest(key=entry.key), until)
-        own = first(answer)
-        if own is None:
-            return False
-        entry.learn(View(own.create_revision, answer.header.revision))
-        return True
+    async def search(self, ticket: Ticket, until: float) -> Entry | None:
+        """Find a ticket in etcd by its id, whichever client has entered it. None: it is not in the queue."""
+        pointer = Keys.of(ticket.name).pointer(ticket.id)
+        while True:
+            at = first(await self.cluster.read(RangeRequest(key=pointer), until))
+            if at is None:
+                return None
+            answer = await self.cluster.read(RangeRequest(key=at.value), until)
+            kv = first(answer)
+            if kv is not None and kv.create_revision == at.create_revision:
+                return Entry.found(ticket, kv, answer.header.revision, self.io.now())
+            # The ticket has left meanwhile, and its pointer with it. If the pointer is still the same,
+            # somebody has deleted the ticket by hand.
+            await self.cluster.txn(
+                txn([changed_at(pointer, at.mod_revision)], [delete(pointer)]), until
+            )
+
+    def _keep(self, ticket: Ticket, entry: Entry) -> Entry:
+        """Remember an entry. Now and then, forget those whose tickets must have expired.
+
+        A ticket may have gone on, or have left, by another client. Its label is not used again then: its key
+        may still be there. If its entry is needed after all, it is found by the ticket's id.
+        """
+        if len(self.entries) >= self._tidy_at:
+            now = self.io.now()
+            for id, old in list(self.entries.items()):
+                if -math.inf < old.promised_until < now - old.record.ttl and old.watcher is None:
+                    self.entries.pop(id, None)
+            self._tidy_at = max(_MIN_TIDY, 2 * len(self.entries))
+        self.entries[ticket.id] = entry
+        return entry
 
     # --- looking where a ticket stands
 
@@ -131,19 +156,20 @@ class Tickets:
 
     async def _signal(self, entry: Entry, until: float) -> None:
         """Let the next ticket of the group know that this one has found room."""
-        if entry.lease is None:
+        change = entry.revised(signals=entry.record.signals + 1)
+        if change is None:
             return
-        record = entry.revised(signals=entry.record.signals + 1)
-        write = looking.write(entry, record, entry.lease)
+        same = [created_at(entry.key, entry.view.fence), value_is(entry.key, change.before.value)]
         with suppress(CallFailed):  # then the next ticket learns it from its own renewal
-            await self.cluster.txn(txn([created_at(entry.key, entry.view.fence)], [write]), until)
-            entry.written(record, entry.lease, entry.promised_until)
+            request = txn(same, looking.puts(entry, change.after))
+            if (await self.cluster.txn(request, until)).succeeded:
+                entry.written(change.after, entry.promised_until)
 
     async def remove_expired(self, entry: Entry, until: float) -> bool:
         """Take out all tickets ahead that have expired. Returns False if that failed."""
         ahead = entry.view.ahead
         try:
-            while expired := [one for one in ahead if self.left(one) <= 0][:BATCH]:
+            while expired := [one for one in ahead if self.left(one) <= 0][: BATCH // 2]:
                 request = partial(removal, entry.keys, expired, before=entry.view.fence)
                 answer = await self.markers.write(request, until)
                 if not answer.succeeded:

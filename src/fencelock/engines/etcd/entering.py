@@ -54,7 +54,7 @@ async def enter(tickets: Tickets, ticket: Ticket, if_free: bool, until: float) -
         except _Elsewhere:
             tickets.give_back(ticket.id, entry)
             tickets.entries.pop(ticket.id, None)
-            entry = await tickets.find(ticket, until)
+            (entry,) = await tickets.find([ticket], until)
 
 
 class _Elsewhere(Exception):
@@ -202,6 +202,8 @@ class Join(NamedTuple):
             raise _Elsewhere
         if pointer.create_revision == self.view.fence:
             answers = renewed.response_txn.responses
+            if not answers:  # somebody has deleted the ticket by hand
+                raise _Elsewhere
             changed = changed_by_another(answers)
             if changed is None:
                 return read_renewal(entry, self.view, answers)

@@ -31,7 +31,8 @@ async def leave(tickets: Tickets, ticket: Ticket, departure: Departure, until: f
     while not left:
         # If it is not known, it has left before, another client has entered it, or its request to join
         # arrives late.
-        entry = entry or await tickets.search(ticket, until)
+        if entry is None:
+            (entry,) = await tickets.search([ticket], until)
         if entry is None:
             break
         left = await _remove(tickets, entry, departure, until)

@@ -46,16 +46,17 @@ async def renew(tickets: Tickets, due: Sequence[Ticket], until: float) -> list[S
     for _ in range(_ROUNDS):
         sent = tickets.io.now()
         renewals: list[_Renewal] = []
-        for index, ticket in enumerate(due):
-            if standings[index] is None:
-                entry = await tickets.find(ticket, until)
-                if entry is None:
-                    standings[index] = Standing(Place.GONE)
-                else:
-                    ttl, view = entry.ttl_to_write(ticket, sent), entry.view
-                    lease = await tickets.leases.granted(ttl, until)
-                    change = entry.change(ticket, ttl, lease)
-                    renewals.append(_Renewal(index, ticket, entry, view, ttl, lease, change))
+        missing = [index for index, standing in enumerate(standings) if standing is None]
+        entries = await tickets.find([due[index] for index in missing], until)
+        for index, entry in zip(missing, entries, strict=True):
+            ticket = due[index]
+            if entry is None:
+                standings[index] = Standing(Place.GONE)
+            else:
+                ttl, view = entry.ttl_to_write(ticket, sent), entry.view
+                lease = await tickets.leases.granted(ttl, until)
+                change = entry.change(ticket, ttl, lease)
+                renewals.append(_Renewal(index, ticket, entry, view, ttl, lease, change))
         failure = await _round(tickets, renewals, standings, sent, until)
         if all(standings) or not (failure is None or isinstance(failure, LeaseGone)):
             break

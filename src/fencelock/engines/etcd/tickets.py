@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -19,8 +20,17 @@ from fencelock.engines.etcd.errors import CallFailed
 from fencelock.engines.etcd.keys import Keys, Labels
 from fencelock.engines.etcd.leases import Leases
 from fencelock.engines.etcd.markers import Markers, removal
-from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest
-from fencelock.engines.etcd.wire import BATCH, changed_at, created_at, delete, first, txn, value_is
+from fencelock.engines.etcd.messages_pb2 import KeyValue
+from fencelock.engines.etcd.wire import (
+    BATCH,
+    changed_at,
+    created_at,
+    delete,
+    first,
+    get,
+    txn,
+    value_is,
+)
 from fencelock.io.contract import IO
 
 _MAX_SEEN = 4_000
@@ -56,34 +66,46 @@ class Tickets:
             if entry.label:
                 self._labels.give_back(entry.label)
 
-    async def find(self, ticket: Ticket, until: float) -> Entry | None:
-        """A ticket and its fence. If this client does not know them, it searches etcd."""
-        known = self.entries.get(ticket.id)
-        if known is not None and known.view.fence:
-            return known
-        found = await self.search(ticket, until)
-        if found is None:
-            return None
-        if known is not None and known.key == found.key:
-            found.label, found.unanswered = known.label, known.unanswered
-        return self._keep(ticket, found)
+    async def find(self, sought: Sequence[Ticket], until: float) -> list[Entry | None]:
+        """Tickets and their fences. If this client does not know them, it searches etcd."""
+        entries = [self.entries.get(ticket.id) for ticket in sought]
+        unknown = [at for at, one in enumerate(entries) if one is None or not one.view.fence]
+        found = await self.search([sought[at] for at in unknown], until)
+        for at, entry in zip(unknown, found, strict=True):
+            known, entries[at] = entries[at], entry
+            if entry is not None:
+                if known is not None and known.key == entry.key:
+                    entry.label, entry.unanswered = known.label, known.unanswered
+                self._keep(sought[at], entry)
+        return entries
 
-    async def search(self, ticket: Ticket, until: float) -> Entry | None:
-        """Find a ticket in etcd by its id, whichever client has entered it. None: it is not in the queue."""
-        pointer = Keys.of(ticket.name).pointer(ticket.id)
-        while True:
-            at = first(await self.cluster.read(RangeRequest(key=pointer), until))
-            if at is None:
-                return None
-            answer = await self.cluster.read(RangeRequest(key=at.value), until)
-            kv = first(answer)
-            if kv is not None and kv.create_revision == at.create_revision:
-                return Entry.found(ticket, kv, answer.header.revision, self.io.now())
-            # The ticket has left meanwhile, and its pointer with it. If the pointer is still the same,
-            # somebody has deleted the ticket by hand.
-            await self.cluster.txn(
-                txn([changed_at(pointer, at.mod_revision)], [delete(pointer)]), until
-            )
+    async def search(self, sought: Sequence[Ticket], until: float) -> list[Entry | None]:
+        """Find tickets in etcd by their ids, whichever clients have entered them: two reads for all."""
+        entries: list[Entry | None] = [None] * len(sought)
+        for start in range(0, len(sought), BATCH):
+            batch = sought[start : start + BATCH]
+            pointers, _ = await self._get([_pointer(ticket) for ticket in batch], until)
+            there = [(start + at, kv) for at, kv in enumerate(pointers) if kv is not None]
+            records, revision = await self._get([kv.value for _, kv in there], until)
+            for (at, pointer), kv in zip(there, records, strict=True):
+                if kv is not None and kv.create_revision == pointer.create_revision:
+                    entries[at] = Entry.found(sought[at], kv, revision, self.io.now())
+                else:
+                    # It has left meanwhile, and its pointer with it. If the pointer is still the same,
+                    # somebody has deleted the ticket by hand.
+                    stale = changed_at(pointer.key, pointer.mod_revision)
+                    await self.cluster.txn(txn([stale], [delete(pointer.key)]), until)
+                    (entries[at],) = await self.search([sought[at]], until)
+        return entries
+
+    async def _get(self, keys: list[bytes], until: float) -> tuple[list[KeyValue | None], int]:
+        """What is stored under these keys, and the revision at which it was."""
+        if not keys:
+            return [], 0
+        request = txn(then=[get(key) for key in keys])
+        answer = await self.cluster.txn(request, until, repeatable=True)
+        found = [first(response.response_range) for response in answer.responses]
+        return found, answer.header.revision
 
     def _keep(self, ticket: Ticket, entry: Entry) -> Entry:
         """Remember an entry. Now and then, forget those whose tickets must have expired.
@@ -190,6 +212,10 @@ class Tickets:
         ahead = Ahead.read(kv)
         self.left(ahead)
         return ahead
+
+
+def _pointer(ticket: Ticket) -> bytes:
+    return Keys.of(ticket.name).pointer(ticket.id)
 
 
 class Expiry:

@@ -33,6 +33,10 @@ from fencelock.engines.etcd.wire import (
 _FIRST_PEERS = 100
 """How many peers a first search reads at most, to see whether their permits suffice."""
 
+_MAX_COMPARED = 16
+"""How many tickets ahead a renewal compares. It may be one of a hundred in its transaction, and what is
+nested in a transaction counts towards etcd's limit for all of it."""
+
 
 class Seen(NamedTuple):
     """Where a ticket stands, as a transaction saw it."""
@@ -135,7 +139,7 @@ def renewal(entry: Entry, view: View, change: Change) -> list[Part]:
     if view.admitted:
         return [extend]
     everything = search(entry, view.fence)
-    if not view.blockers.decisive:
+    if not _compares(view):
         return [extend, nested([], everything)]
     # Most often the tickets ahead are the same as before. Then etcd need not go through the whole queue.
     same_ahead = [created_at(one.key, one.fence) for one in view.ahead]
@@ -147,12 +151,17 @@ def read_renewal(entry: Entry, view: View, answers: Sequence[ResponseOp]) -> See
     if len(answers) == 1:
         return Seen(view.fence, asked=False)
     found = answers[1].response_txn
-    if not view.blockers.decisive or not found.succeeded:
+    if not _compares(view) or not found.succeeded:
         return read_search(entry, view.fence, found.responses)
     ahead = tuple(one for answer in found.responses for one in tickets_in(answer))
     if not all(map(Ahead.only_renewed, ahead, view.ahead)):
         return Seen(view.fence, None)
     return Seen(view.fence, view.blockers._replace(ahead=ahead))
+
+
+def _compares(view: View) -> bool:
+    """Whether a renewal asks first if the tickets ahead are the same as before."""
+    return view.blockers.decisive and len(view.ahead) <= _MAX_COMPARED
 
 
 def changed_by_another(answers: Sequence[ResponseOp]) -> KeyValue | None:

@@ -144,7 +144,12 @@ class Tickets:
         return await self.take_in(entry, seen, answer.header.revision, until)
 
     async def unchanged(self, entry: Entry, view: View, until: float) -> bool:
-        """Whether nothing has happened to a ticket and the tickets ahead. Costs less than to look."""
+        """Whether nothing has happened to a ticket and the tickets ahead. Costs less than to look.
+
+        Returns False also if the tickets ahead are too many to ask.
+        """
+        if len(view.ahead) > BATCH:
+            return False
         same = [changed_at(one.key, one.version) for one in view.ahead]
         request = txn([created_at(entry.key, view.fence), *same])
         answer = await self.cluster.txn(request, until, repeatable=True)

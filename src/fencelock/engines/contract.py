@@ -65,6 +65,10 @@ class Traits(NamedTuple):
     """Whether a new ticket's fence is above the ticket's floor. If not, the engine numbers by itself."""
     cross_process: bool = True
     """Whether two processes that open the same URL share the locks."""
+    portable: bool = False
+    """Whether a ticket belongs to the engine itself, and not to the instance that entered it. If so, another
+    instance, in another process, can enter the same ticket again, renew it, park with it and take it out,
+    and the ticket outlives the instance that entered it."""
     max_overstay: float = 0.0
     """Seconds for which a dead ticket may stay after its ttl, if no client watched it."""
     heartbeat: float | None = None

@@ -173,6 +173,7 @@ def _common_traits(engines: list[Engine]) -> Traits:
         supports_notes=all(each.supports_notes for each in traits),
         accepts_floor=all(each.accepts_floor for each in traits),
         cross_process=all(each.cross_process for each in traits),
+        portable=all(each.portable for each in traits),
         fenced_while_waiting=all(each.fenced_while_waiting for each in traits),
         max_overstay=max(each.max_overstay for each in traits),
         fencing=_all_of(each.fencing for each in traits),

@@ -69,4 +69,9 @@ def holder_of(stamp: LeaseLike) -> str:
     """
     if isinstance(stamp, RemoteLease):
         return stamp.holder
-    return blake2b(stamp.id.encode(), digest_size=16).hexdigest()
+    return holder_of_id(stamp.id)
+
+
+def holder_of_id(id: str) -> str:
+    """The holder whose lease has this id."""
+    return blake2b(id.encode(), digest_size=16).hexdigest()

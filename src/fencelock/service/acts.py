@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from fencelock.core.errors import UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
-from fencelock.core.ticket import Ticket
+from fencelock.core.ticket import Place, Ticket
 from fencelock.engines.contract import NO_SHARING, UNSAFE, Engine
 from fencelock.engines.http.wire import (
     Answer,
@@ -52,8 +52,7 @@ class Acts:
                 asking = _checked(ticket, principal)
                 return Answer(done=await engine.leave(asking, timeout=timeout, departure=departure))
             case Park(ticket, timeout):
-                standing = await self.park(_checked(ticket, principal), timeout)
-                return Answer(standings=[standing])
+                return Answer(standings=[await self._turn(_checked(ticket, principal), timeout)])
             case Unpark():
                 return Answer(done=True)  # a line knows what is parked
             case Evict(name, timeout):
@@ -92,6 +91,16 @@ class Acts:
     def _require_notes(self) -> None:
         if not self.engine.traits.supports_notes:
             raise Unsupported("the engine behind this service can't store notes")
+
+    async def _turn(self, ticket: Ticket, timeout: float) -> WireStanding | None:
+        """Wait for the wake-up of a ticket without a line. It may have entered at another replica."""
+        standing = await self.engine.enter(ticket, if_free=False, timeout=timeout)
+        if standing.place is not Place.WAITING:
+            return WireStanding.pack(standing)
+        try:
+            return await self.park(ticket, timeout)
+        finally:
+            self.engine.unpark(ticket)
 
     async def park(self, ticket: Ticket, seconds: float) -> WireStanding | None:
         """Wait for the wake-up of a ticket that has entered here; None: look again."""

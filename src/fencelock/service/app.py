@@ -17,14 +17,15 @@ from fencelock.engines.http.wire import (
     AnyAct,
     Hello,
     WireTraits,
-    encode,
 )
 from fencelock.engines.registry import open_engine
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.service.acts import Acts
+from fencelock.service.answers import answer, failure_of
 from fencelock.service.line import Line
 from fencelock.service.principals import EVERYBODY, Principal
-from fencelock.service.problems import Refused, problem_of
+from fencelock.service.problems import Refused
+from fencelock.service.rest import routes as rest_routes
 
 _ACTS = (*("enter", "renew", "leave", "park", "evict", "remember", "recall", "inspect", "names"),)
 
@@ -59,6 +60,7 @@ class Service:
         self.app.router.add_get("/readyz", self._ready)
         for operation in _ACTS:
             self.app.router.add_post(f"/v1/{operation}", self._act)
+        self.app.add_routes(rest_routes(self))
         self.app.on_cleanup.append(self._close)
 
     def identify(self, request: web.Request) -> Principal:
@@ -100,11 +102,11 @@ class Service:
         body = await request.read()
         fields = msgspec.json.decode(body, type=dict[str, object])
         act = msgspec.convert({**fields, "op": request.path.rpartition("/")[2]}, AnyAct)
-        return _json(await self.acts.perform(act, principal))
+        return answer(await self.acts.perform(act, principal))
 
     async def _info(self, request: web.Request) -> web.Response:
         self.identify(request)
-        return _json(self.hello())
+        return answer(self.hello())
 
     async def _live(self, request: web.Request) -> web.Response:
         return web.Response(text="alive\n")
@@ -125,13 +127,5 @@ async def _problems(request: web.Request, handler: web.Handler) -> web.StreamRes
     try:
         response: web.StreamResponse = await handler(request)
         return response
-    except web.HTTPException:
-        raise
     except Exception as error:
-        found = problem_of(error)
-        return _json(found, found.status)
-
-
-def _json(body: msgspec.Struct, status: int = 200) -> web.Response:
-    kind = "application/json" if status < 400 else "application/problem+json"
-    return web.Response(body=encode(body), status=status, content_type=kind)
+        return failure_of(error)

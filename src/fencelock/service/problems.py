@@ -18,12 +18,15 @@ TITLES: dict[str, tuple[int, str]] = {
     "unauthorized": (401, "A valid token is needed"),
     "forbidden": (403, "This token may not do that"),
     "not-found": (404, "There is nothing at this path"),
+    "method-not-allowed": (405, "This path has no such method"),
     "held": (409, "Somebody else holds the lock"),
     "stale-fence": (409, "Another holder of the lock has taken over"),
     "gone": (410, "The lease is gone: stop working"),
     "unsafe-engine": (412, "The engine can't give the guarantee that was asked for"),
     "too-large": (413, "The request is too large"),
+    "not-json": (415, "The body must be JSON"),
     "unsupported": (422, "The engine can't do that"),
+    "fence-needed": (428, "The request needs a Fencelock-Fence header"),
     "limited": (429, "Too much at once"),
     "internal": (500, "A fault of the service"),
     "draining": (503, "This replica is about to end: ask another one"),
@@ -65,7 +68,10 @@ def problem_of(error: Exception) -> Problem:
         case LockTimeout():
             return problem("held", str(error), name=error.name)
         case StaleFence():
-            return problem("stale-fence", str(error), name=error.name)
+            given, newest = str(error.given), str(error.newest)
+            return problem("stale-fence", str(error), name=error.name, given=given, newest=newest)
+        case RecursionError():
+            return problem("malformed", "the JSON is nested too deeply")
         case msgspec.ValidationError() | msgspec.DecodeError() | ValueError() | TypeError():
             return problem("malformed", str(error))
     log.error("a request failed because of a fault in the service", exc_info=error)

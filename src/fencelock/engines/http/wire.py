@@ -53,10 +53,13 @@ MAX_MESSAGE = 4 * 2**20
 MAX_TICKETS = 5_000
 """The number of tickets in one act at the most."""
 
-FenceText = Annotated[str, Meta(pattern=r"^[0-9]{1,18}$")]
+# For Python, `$` is also before a line break at the end. In JSON Schema it is not.
+_END = r"$(?!\n)"
+
+FenceText = Annotated[str, Meta(pattern=r"^[0-9]{1,18}" + _END)]
 """A fence: 18 digits are far above all clocks in microseconds, and below 2^63."""
 Name = Annotated[str, Meta(min_length=1, max_length=512)]
-Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+Id = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}" + _END)]
 Seconds = Annotated[float, Meta(gt=0, le=3600)]
 
 
@@ -74,7 +77,7 @@ class WireShare(Struct, frozen=True, omit_defaults=True):
 class WireOwner(Struct, frozen=True, omit_defaults=True):
     """An `Owner`."""
 
-    host: Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[!-~]+$")]
+    host: Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[!-~]+" + _END)]
     pid: Annotated[int, Meta(ge=0, lt=2**31)]
     label: Annotated[str, Meta(max_length=200)] = ""
     data: Annotated[str, Meta(max_length=65_536)] = ""
@@ -288,6 +291,11 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     name: str | None = None
     retry_after: float | None = None
     longest_ttl: float | None = None
+    holder: WireContender | None = None
+    """Who holds the lock, if the caller may know it."""
+    given: FenceText | None = None
+    newest: FenceText | None = None
+    """The fence that was refused, and that of the newest holder; "0" if nobody holds the lock."""
 
 
 class Answer(Struct, frozen=True, omit_defaults=True):

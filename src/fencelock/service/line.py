@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any
+from time import monotonic
+from typing import Any, get_args
 
 from aiohttp import WSMsgType, web
 
@@ -25,17 +26,28 @@ from fencelock.engines.http.wire import (
     encode,
 )
 from fencelock.service.acts import Acts
+from fencelock.service.counters import Counters
 from fencelock.service.principals import Principal
 from fencelock.service.problems import problem_of
+
+_ROUTES = {act: f"line {act.__name__.lower()}" for act in get_args(AnyAct)}
+"""The names of the acts in metrics."""
 
 
 class Line:
     """Answers requests in any order, each as soon as it can. Parks the tickets that wait."""
 
-    def __init__(self, socket: web.WebSocketResponse, acts: Acts, principal: Principal) -> None:
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        acts: Acts,
+        principal: Principal,
+        counters: Counters,
+    ) -> None:
         self._socket = socket
         self._acts = acts
         self._principal = principal
+        self._counters = counters
         self._under_way: set[asyncio.Task[None]] = set()
         self._parked: dict[str, tuple[Ticket, asyncio.Task[None]]] = {}
         """The tickets whose wake-up this line waits for, by id."""
@@ -69,15 +81,17 @@ class Line:
         task.add_done_callback(self._under_way.discard)
 
     async def _answer(self, request: Request) -> None:
-        act = request.act
+        act, began, code = request.act, monotonic(), 200
         for id in _concerned(act):
             if id in self._parked:
                 await self._unpark(id)
         try:
             answer = await self._acts.perform(act, self._principal)
         except Exception as error:
-            answer = Answer(problem=problem_of(error))
+            problem = problem_of(error)
+            answer, code = Answer(problem=problem), problem.status
         await self._send(Reply(request.seq, answer))
+        self._counters.served(_ROUTES[type(act)], code, monotonic() - began)
         if isinstance(act, Enter):
             self._park_waiting(act, answer)
 

@@ -92,6 +92,18 @@ class Audience:
             self._observed.add(observed)
             observed.listening_changed()
 
+    def join(self, observer: Observer) -> None:
+        """Tell this observer from now on, too."""
+        with _mutex:
+            self._own.append(_checked(observer))
+            self.refresh()
+
+    def quit(self, observer: Observer) -> None:
+        """Tell an observer that has joined nothing any more."""
+        with _mutex:
+            self._own.remove(observer)
+            self.refresh()
+
     def refresh(self) -> None:
         """The observers have changed."""
         every = [*_everywhere, *(each for each in self._own if each not in _everywhere)]

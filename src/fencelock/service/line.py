@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from time import monotonic
+from typing import Any, get_args
 
 from aiohttp import WSMsgType, web
 
@@ -26,21 +27,31 @@ from fencelock.engines.http.wire import (
     encode,
 )
 from fencelock.service.acts import Acts
+from fencelock.service.counters import Counters
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused, problem_of
 
-
 HEARTBEAT = 15.0
 """Seconds between two pings."""
+
+_ROUTES = {act: f"line {act.__name__.lower()}" for act in get_args(AnyAct)}
+"""The names of the acts in metrics."""
 
 
 class Line:
     """Answers requests in any order, each as soon as it can. Parks the tickets that wait."""
 
-    def __init__(self, socket: web.WebSocketResponse, acts: Acts, principal: Principal) -> None:
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        acts: Acts,
+        principal: Principal,
+        counters: Counters,
+    ) -> None:
         self._socket = socket
         self._acts = acts
         self._principal = principal
+        self._counters = counters
         self._under_way: set[asyncio.Task[None]] = set()
         self._parked: dict[str, tuple[Ticket, asyncio.Task[None]]] = {}
         """The tickets whose wake-up this line waits for, by id."""
@@ -91,7 +102,7 @@ class Line:
         task.add_done_callback(self._under_way.discard)
 
     async def _answer(self, request: Request) -> None:
-        act = request.act
+        act, began, code = request.act, monotonic(), 200
         for id in _concerned(act):
             if id in self._acts.parked:
                 await self._acts.parked[id]()
@@ -100,8 +111,10 @@ class Line:
                 raise Refused("draining", "ask another replica", retry_after=0.0)
             answer = await self._acts.perform(act, self._principal)
         except Exception as error:
-            answer = Answer(problem=problem_of(error))
+            problem = problem_of(error)
+            answer, code = Answer(problem=problem), problem.status
         await self._send(Reply(request.seq, answer))
+        self._counters.served(_ROUTES[type(act)], code, monotonic() - began)
         if isinstance(act, Enter):
             self._park_waiting(act, answer)
 

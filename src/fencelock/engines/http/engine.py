@@ -112,7 +112,9 @@ class HttpEngine(Engine):
                 if standings:  # those of an earlier batch have joined
                     error.outcome = "unknown"
                 raise
-            standings += [each or Standing(Place.REFUSED) for each in _standings(answer, len(batch))]
+            standings += [
+                each or Standing(Place.REFUSED) for each in _standings(answer, len(batch))
+            ]
             if standings[-1].place is Place.REFUSED:
                 break
         return standings + [Standing(Place.REFUSED)] * (len(tickets) - len(standings))
@@ -231,7 +233,9 @@ class HttpEngine(Engine):
             except RequestFailed as error:
                 if error.code in ELSEWHERE:
                     self._turn_from(node)
-                if error.code != "closed":  # it was closed before: that says nothing about a new one
+                if (
+                    error.code != "closed"
+                ):  # it was closed before: that says nothing about a new one
                     tries += 1
                 left = until - self._io.now()
                 again = error.outcome == "not applied" and error.code in ELSEWHERE

@@ -59,13 +59,13 @@ def _tables(setting: Setting, where: str, chart: str) -> Iterator[Table]:
 
 
 @contextmanager
-def one_core(server: int) -> Iterator[None]:
-    """Put this process and a server on one core, to measure only the work.
+def one_core(*servers: int) -> Iterator[None]:
+    """Put this process and these servers on one core, to measure only the work.
 
     On separate cores each request also waits twice for an idle core to wake up. That time is the same for all
     libraries, and depends on what else the machine does.
     """
-    processes = [psutil.Process(), psutil.Process(server)]
+    processes = [psutil.Process(), *map(psutil.Process, servers)]
     before = [process.cpu_affinity() for process in processes]
     for process in processes:
         process.cpu_affinity(before[0][-1:])

@@ -16,8 +16,10 @@ import pytest
 
 import fencelock
 from fencelock import observe
+from fencelock.engines.observed import ObservedEngine
 from fencelock.guards.files import FencedFile
 from fencelock.guards.lease_like import RemoteLease
+from fencelock.observe import audience
 from tests.observe.recorder import Recorder
 from tests.proxy import TcpProxy
 from tests.servers import HOST, RedisServer
@@ -128,6 +130,19 @@ async def test_a_caller_that_gives_up(redis_url: str, heard: Recorder, name: str
     assert not heard.oddities()
 
 
+async def test_a_request_that_is_cancelled(heard: Recorder) -> None:
+    async with fencelock.AsyncClient("memory://", observers=[heard]) as client:
+        engine = client._context.engine
+        assert isinstance(engine, ObservedEngine)
+        asking = asyncio.create_task(engine._timed("inspect", asyncio.sleep(3600)))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    (request,) = heard.heard(observe.EngineRequest)
+    assert (request.operation, request.outcome) == ("inspect", "cancelled")
+
+
 async def test_a_loop_that_is_blocked(heard: Recorder, name: str) -> None:
     client = fencelock.AsyncClient(f"memory://{name}", ttl=0.6, observers=[heard])
     async with client:
@@ -236,6 +251,31 @@ def test_fences_that_fall(heard: Recorder, tmp_path: Path, name: str) -> None:
         (fell, *_) = heard.heard(observe.FenceFell)
         assert (fell.name, fell.engine, fell.newest) == (name, "etcd", fences[-1])
         assert fell.fence <= fences[-1]
+
+
+def test_the_fences_of_some_names_are_remembered(
+    heard: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audience, "_REMEMBERED", 2)
+    with fencelock.Client("memory://", observers=[heard]) as client:
+        for name in "abcbd":
+            with client.lock(name):
+                pass
+        assert list(client._audience.fences) == ["c", "d"]
+
+
+def test_the_same_fence_again_is_a_fall(heard: Recorder) -> None:
+    with fencelock.Client("memory://", observers=[heard]) as client:
+        with client.lock("x") as lease:
+            pass
+        again = client.lock("x")._new(client._context, object(), [])
+        sighting = client._context.sighting
+        assert sighting is not None
+        again.sighting = sighting(again, math.inf, 0.0)
+        again.fence = lease.fence
+        again.sighting.granted(again, 1.0)
+        (fell,) = heard.heard(observe.FenceFell)
+        assert (fell.fence, fell.newest) == (lease.fence, lease.fence)
 
 
 def test_a_slow_answer_is_no_fall(heard: Recorder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -57,6 +59,56 @@ def test_it_raises(url: str, prompt: bool, caplog: pytest.LogCaptureFixture) -> 
     (record,) = caplog.records
     assert record.name == "fencelock.observe"
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_it_raises_what_would_end_a_thread(
+    url: str, prompt: bool, error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        if threading.current_thread() is not threading.main_thread():  # there it may be Ctrl-C
+            raise error
+
+    failing, healthy = Acting(fail, prompt), Recorder()
+    with fencelock.Client(url, observers=[failing, healthy], ttl=0.5) as client:
+        with client.lock("x"):
+            eventually(
+                lambda: len(healthy.heard(observe.Renewed)) > 2, "renewals: the keeper goes on"
+            )
+        assert observe.flush()
+    assert observe.flush()
+    assert failing.calls == len(healthy.events)
+    assert [record.name for record in caplog.records] == ["fencelock.observe"]
+
+
+def test_an_observer_of_a_user_is_called_whatever_its_attributes(url: str) -> None:
+    mock = Mock(prompt=False, ignores=())
+    with fencelock.Client(url, observers=[mock]) as client:
+        pair(client)
+    assert observe.flush()
+    assert mock.call_count == 5
+    assert not mock.record.called
+
+
+def test_no_thread_can_be_started(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[observe.Event] = []
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "fencelock-observer":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with fencelock.Client(url, observers=[heard.append]) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            pair(client)
+            assert heard == []
+            assert observe.flush()
+            assert len(heard) == 5, "heard in the thread that waits for it"
+        pair(client)
+        assert observe.flush()
+    assert len(heard) == 10
 
 
 def test_it_sleeps(url: str) -> None:
@@ -143,12 +195,15 @@ def test_the_same_one_hears_everything_once(url: str) -> None:
     observe.add(heard)
     observe.add(heard)
     try:
-        with fencelock.Client(url, observers=[heard]) as client:
+        with fencelock.Client(url, observers=[heard, heard]) as client:
+            pair(client)
+        observe.remove(heard)
+        with fencelock.Client(url, observers=[heard, heard]) as client:
             pair(client)
     finally:
         observe.remove(heard)
         observe.remove(heard)
-    assert heard.words() == ["Asked", "Granted", "Released"]
+    assert heard.words() == 2 * ["Asked", "Granted", "Released"]
 
 
 def test_what_is_held_already_is_not_its_business(url: str) -> None:
@@ -231,6 +286,7 @@ def test_the_log_has_the_fields_and_no_secret(
     granted = next(record for record in caplog.records if "granted" in record.message)
     fields = vars(granted)
     assert (fields["lock"], fields["fence"]) == ("order:%s {x}", lease.fence)
+    assert fields["owner"] == str(lease.owner)
     assert (granted.name, granted.levelno) == ("fencelock.lease", logging.DEBUG)
     (lost,) = [record for record in caplog.records if "was lost" in record.message]
     assert {"lock", "fence", "owner", "reason"} <= vars(lost).keys()

@@ -226,6 +226,21 @@ def test_an_observer_that_is_removed_shows_nothing_as_held(measured: Measured, n
         assert measured.points("leases")["memory", "held"] == 0
 
 
+def test_a_signal_handler_uses_a_lock_while_the_counts_are_read(
+    measured: Measured, name: str
+) -> None:
+    over = threading.Event()
+
+    def read() -> None:
+        reading = measured.meters._mutex
+        with reading, client.lock(name):
+            over.set()
+
+    with fencelock.Client("memory://", observers=[measured.meters]) as client:
+        threading.Thread(target=read, daemon=True).start()
+        eventually(over.is_set, "the lock of the handler")
+
+
 def test_a_forked_child_begins_at_zero(measured: Measured, name: str) -> None:
     with fencelock.Client("memory://", observers=[measured.meters]) as client, client.lock(name):
 

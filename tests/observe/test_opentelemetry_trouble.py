@@ -264,7 +264,7 @@ fencelock.observe.add(Meters())
 with fencelock.Client("memory://") as client:
     with client.lock("x") as lease:
         print(lease.state.value, len(traces._tickets))
-    client.lock("x").acquire()
+    kept = client.lock("x").acquire()
 print("done")
 """
 

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import fencelock
+from fencelock import observe
 from fencelock.core.ticket import Owner
 from fencelock.observe import Granted, StaleFence
 from fencelock.observe.prometheus import Metrics
@@ -100,6 +101,21 @@ def test_a_waiter_is_seen(shop: Shop) -> None:
     assert shop.value("waiters", engine="memory", group="order") == 0
 
 
+def test_an_observer_that_is_removed_shows_nothing_as_held() -> None:
+    registry = CollectorRegistry()
+    metrics = Metrics(registry=registry)
+    with fencelock.Client("memory://") as client:
+        observe.add(metrics)
+        try:
+            lease = client.lock("x").acquire()
+        finally:
+            observe.remove(metrics)
+        lease.release()
+    for state in ("held", "suspended"):
+        labels = {"engine": "memory", "state": state}
+        assert registry.get_sample_value("fencelock_leases", labels) == 0
+
+
 def test_a_forked_child_starts_from_zero(shop: Shop) -> None:
     with shop.client.lock("order:1"):
         reading, writing = os.pipe()
@@ -132,6 +148,16 @@ def test_no_name_is_ever_a_label(name: str, group: str) -> None:
         if "group" in sample.labels
     }
     assert groups <= {"order", "other"}
+
+
+def test_a_limit_belongs_to_its_bucket(shop: Shop) -> None:
+    about = {"engine": "memory", "kind": "lock", "group": "order", "outcome": "granted"}
+    shop.metrics(Granted("order:1", "memory", "lock", Owner("host", 1), 1, 0.001, 7, False))
+    buckets = [
+        shop.value("acquire_wait_seconds_bucket", le=limit, **about)
+        for limit in ("0.0005", "0.001", "0.0025")
+    ]
+    assert buckets == [0, 1, 1]
 
 
 def test_only_one_in_a_registry() -> None:

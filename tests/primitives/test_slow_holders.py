@@ -49,6 +49,20 @@ def test_a_lock_has_its_own(caplog: pytest.LogCaptureFixture) -> None:
     assert all("test_a_lock_has_its_own" in line for line in warnings(caplog))
 
 
+def test_a_transaction_and_a_leader(caplog: pytest.LogCaptureFixture) -> None:
+    with fencelock.Client("memory://", warn_after=0.02) as client:
+        election, asked = client.election("leader"), client.election("asked", warn_after=0.02)
+        election.campaign()
+        asked.campaign()
+        with client.transaction() as transaction:
+            transaction.lock("slow")
+            eventually(lambda: len(warnings(caplog)) == 2, "the warnings")
+        election.resign()
+        asked.resign()
+    assert {line.split("'")[1] for line in warnings(caplog)} == {"asked", "slow"}
+    assert 'transaction.lock("slow")' in warnings(caplog)[1]
+
+
 async def test_in_asyncio(caplog: pytest.LogCaptureFixture) -> None:
     async with fencelock.AsyncClient("memory://") as client, client.lock("slow", warn_after=0.02):
         await soon(lambda: warnings(caplog), "the warning")
@@ -63,3 +77,14 @@ def test_it_must_be_positive(wrong: Any) -> None:
         fencelock.Client("memory://", warn_after=wrong)
     with pytest.raises((ValueError, TypeError), match="warn_after must be"):
         fencelock.Client("memory://").lock("x", warn_after=wrong)
+
+
+def test_an_observer_that_comes_later_hears_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    heard = Recorder()
+    with fencelock.Client("memory://", warn_after=0.05) as client, client.lock("order:42"):
+        observe.add(heard)
+        try:
+            eventually(lambda: "has been held" in caplog.text, "the warning")
+        finally:
+            observe.remove(heard)
+    assert not heard.heard(observe.HeldLong)

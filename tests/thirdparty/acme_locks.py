@@ -35,6 +35,7 @@ class AcmeEngine(Engine):
         fencing="max(previous + 1, the wall clock in µs): falls if the file is lost and the clock behind",
         clock="this machine's wall clock",
         push=False,
+        portable=True,
     )
 
     def __init__(self, path: Path, io: IO) -> None:

@@ -37,7 +37,7 @@ def say_warnings() -> None:
 
 def start_log(level: str) -> None:
     """Write a log of all events to stderr, from this level on: what `FENCELOCK_LOG=debug` is for."""
-    if level not in LEVELS:
+    if level.lower() not in LEVELS:
         raise click.UsageError(
             f"FENCELOCK_LOG must be {', '.join(LEVELS)} or not set, not {level!r}."
         )

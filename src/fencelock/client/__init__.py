@@ -116,7 +116,7 @@ class AsyncClient(BaseClient):
         """A candidate for the leadership of a name: as `Client.election`."""
         from fencelock.primitives.election import AsyncElection
 
-        make = self._with_data(AsyncLock, self._options(AsyncHoldOptions, options))
+        make = self._with_data(AsyncLock, self._for_leader(AsyncHoldOptions, options))
         return AsyncElection(partial(make, name), value)
 
     # Two overloads and not a union, with which mypy can't infer the type of a lambda.
@@ -283,10 +283,10 @@ class Client(BaseClient):
     def election(self, name: str, value: str = "", **options: Unpack[HoldOptions]) -> Election:
         """A candidate for the leadership of a name. `value` is what it tells the others, such as its
         address. The options are `ttl`, `timeout`, `label`, `on_lost`, `purpose` and `warn_after`, as for
-        `lock`."""
+        `lock`; but the client's `warn_after` is not for leaders."""
         from fencelock.primitives.election import Election
 
-        make = self._with_data(Lock, self._options(HoldOptions, options))
+        make = self._with_data(Lock, self._for_leader(HoldOptions, options))
         return Election(partial(make, name), value)
 
     @overload

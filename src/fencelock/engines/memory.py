@@ -63,6 +63,7 @@ class MemoryEngine(Engine):
         supports_sharing=True,
         supports_notes=True,
         cross_process=False,
+        portable=True,
         condition="all users of the lock are in this process",
     )
 
@@ -94,7 +95,9 @@ class MemoryEngine(Engine):
         )
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
-        event = self._store.parked[ticket.id]
+        event = self._store.parked.get(ticket.id)
+        if event is None:  # another client has entered the ticket since, and does not wait any more
+            return None
         if not await event.wait(max(0.0, until - self._io.now())):
             return None
         event.clear()

@@ -69,7 +69,10 @@ class Audience:
     """
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
-        self._own = [_checked(observer) for observer in observers]
+        self._own: list[Observer] = []
+        for observer in observers:
+            if _checked(observer) not in self._own:
+                self._own.append(observer)
         self.listeners = _listeners([], [], [])
         """All of them. A change makes another object."""
         self._observed: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -88,6 +91,18 @@ class Audience:
         with _mutex:
             self._observed.add(observed)
             observed.listening_changed()
+
+    def join(self, observer: Observer) -> None:
+        """Tell this observer from now on, too."""
+        with _mutex:
+            self._own.append(_checked(observer))
+            self.refresh()
+
+    def quit(self, observer: Observer) -> None:
+        """Tell an observer that has joined nothing any more."""
+        with _mutex:
+            self._own.remove(observer)
+            self.refresh()
 
     def refresh(self) -> None:
         """The observers have changed."""
@@ -132,7 +147,7 @@ class Audience:
             for observer in prompt:
                 try:
                     observer(event)
-                except Exception:
+                except BaseException:
                     complain(observer)
         finally:
             if careful:
@@ -140,12 +155,14 @@ class Audience:
         for delivery in deliveries:
             delivery.put(event)
 
-    def report(self, kind: type[Event], fields: tuple[Any, ...]) -> None:
+    def report(
+        self, kind: type[Event], fields: tuple[Any, ...], since: Listeners | None = None
+    ) -> None:
         """Write a line to the log, and tell the observers. For what people must know in any case."""
         from fencelock.observe.logging import write  # seldom needed, and slow to import
 
         write(kind(*fields))
-        self.tell(kind, fields)
+        self.tell(kind, fields, since)
 
     def saw_fence(self, name: str, fence: int) -> None:
         """Remember a fence. If there are too many names, forget the one that is known for longest."""

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 import weakref
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from fencelock.observe.events import Event
@@ -51,6 +52,8 @@ class Delivery:
         reached = threading.Lock()
         reached.acquire()
         self._put(reached)
+        if self._thread is None:
+            self._deliver_here(time.monotonic() + timeout)
         return reached.acquire(timeout=max(0.0, timeout))
 
     def _put(self, item: Event | threading.Lock) -> None:
@@ -61,18 +64,34 @@ class Delivery:
                     self._thread = threading.Thread(
                         target=self._run, name="fencelock-observer", daemon=True
                     )
-                    self._thread.start()
+                    try:
+                        self._thread.start()
+                    except RuntimeError:  # too many threads, or the program ends: try again later
+                        self._thread = None
 
     def _run(self) -> None:
         busy.now = True
         while (item := self._next()) is not None:
-            if isinstance(item, Event):
-                try:
-                    self.observer(item)
-                except Exception:  # an observer must never harm a lock
-                    complain(self.observer)
-            else:
-                item.release()
+            self._deliver(item)
+
+    def _deliver(self, item: Event | threading.Lock) -> None:
+        if isinstance(item, Event):
+            try:
+                self.observer(item)
+            except BaseException:  # an observer must never harm a lock
+                complain(self.observer)
+        else:
+            item.release()
+
+    def _deliver_here(self, until: float) -> None:
+        """Do what the thread would do, if there is none. Ends at a moment of the clock."""
+        before, busy.now = busy.now, True
+        try:
+            with suppress(Empty):
+                while time.monotonic() < until:
+                    self._deliver(self._queue.get_nowait())
+        finally:
+            busy.now = before
 
     def _next(self) -> Event | threading.Lock | None:
         """The next item; None if there was nothing for a while, and the thread has to end."""
@@ -81,9 +100,11 @@ class Delivery:
                 return self._queue.get(timeout=_IDLE)
             except Empty:
                 with self._mutex:
+                    # First of all this: an event that comes now finds no thread, and starts another one.
+                    self._thread = None
                     if self._queue.empty():
-                        self._thread = None
                         return None
+                    self._thread = threading.current_thread()
 
 
 _all: weakref.WeakValueDictionary[int, Delivery] = weakref.WeakValueDictionary()

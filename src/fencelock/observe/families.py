@@ -145,5 +145,53 @@ ALL = (
     *(ENGINE_REQUEST, ENGINE_REQUESTS, ENGINE_INFO),
 )
 
+# What only a lock service has: `fencelock serve`.
+
+SERVICE_REQUESTS = Family(
+    "fencelock_service_requests_total",
+    "counter",
+    "Requests that this replica has answered, over HTTP and on lines.",
+    ("route", "code"),
+)
+SERVICE_REQUEST = Family(
+    "fencelock_service_request_seconds",
+    "histogram",
+    "Time that the answer to a request took, including the time it waited for a lock.",
+    ("route",),
+    TIMES,
+)
+SERVICE_READY = Family(
+    "fencelock_service_ready",
+    "gauge",
+    "1 if this replica takes requests, 0 while it drains.",
+    (),
+)
+SERVICE_LINES = Family(
+    "fencelock_service_lines", "gauge", "Clients that have a line to this replica now.", ()
+)
+SERVICE_PARKED = Family(
+    "fencelock_service_parked",
+    "gauge",
+    "Tickets that wait at this replica for their wake-up now.",
+    (),
+)
+SERVICE_AUTH_FAILURES = Family(
+    "fencelock_service_auth_failures_total",
+    "counter",
+    "Requests without a valid token or certificate.",
+    (),
+)
+SERVICE_LIMITED = Family(
+    "fencelock_service_limited_total",
+    "counter",
+    "Requests that were refused because of a limit.",
+    ("limit",),
+)
+
+SERVICE = (
+    *(SERVICE_REQUESTS, SERVICE_REQUEST, SERVICE_READY, SERVICE_LINES, SERVICE_PARKED),
+    *(SERVICE_AUTH_FAILURES, SERVICE_LIMITED),
+)
+
 GUARDS = ("columns", "etcd", "file", "object", "redis", "sql", "zookeeper")
 """The kinds of guards. Their counters exist from the beginning, with 0."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from fencelock.core.names import matches
 
@@ -20,13 +21,15 @@ class Groups(dict[str, str]):
     """
 
     def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
-        self._patterns = dict(patterns or {})
-        for each in (*self._patterns, *self._patterns.values()):
-            if not each or not isinstance(each, str):
-                raise TypeError(
-                    "groups must be a dict of patterns and names of groups, such as "
-                    f'{{"order:*": "order"}}; {each!r} is neither'
-                )
+        given: Any = {} if patterns is None else patterns
+        if not isinstance(given, Mapping) or not all(
+            each and isinstance(each, str) for pair in given.items() for each in pair
+        ):
+            raise TypeError(
+                "groups must be a dict of patterns and names of groups, such as "
+                f'{{"order:*": "order"}}, not {given!r}'
+            )
+        self._patterns = dict(given)
         self.every = list(dict.fromkeys((*self._patterns.values(), OTHER)))
         """All groups that there are."""
 

@@ -98,4 +98,6 @@ def _write(line: _Line, event: Event) -> None:
         message = text.format(**fields)
         if "name" in fields:
             fields["lock"] = fields.pop("name")  # the `name` of a record is the logger's
+        if "owner" in fields:
+            fields["owner"] = str(fields["owner"])  # as in all other records
         logger.log(level, "%s", message, extra=fields)

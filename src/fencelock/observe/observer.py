@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -41,11 +43,19 @@ class _Busy(threading.local):
 busy = _Busy()
 """Nobody is told of what an observer does itself: that would never end."""
 
-_failed: list[Observer] = []
+_failed: deque[Observer] = deque(maxlen=100)
+"""The last observers that failed. No more, because a program may make a client and observers for each job."""
 
 
 def complain(observer: Observer) -> None:
-    """Log the error that is being handled, but only the first one of each observer."""
-    if observer not in _failed:
+    """Log the error that is being handled, but only the first one of each observer.
+
+    What a signal handler may have raised is raised again: the user pressed Ctrl-C, or the program has to end.
+    """
+    error = sys.exc_info()[1]
+    signalled = threading.current_thread() is threading.main_thread()
+    if signalled and isinstance(error, KeyboardInterrupt | SystemExit):
+        raise error
+    if not any(each is observer for each in _failed):
         _failed.append(observer)
         log.exception("the observer %r failed; its next errors are not logged", observer)

@@ -94,6 +94,9 @@ class Tally(Recorder):
 
     ignores = (Asked,)
 
+    shows: tuple[Family, ...] = families.ALL
+    """The metrics that it counts."""
+
     _new_number: Callable[[Family, Labels], Number] = Number
     _new_histogram: Callable[[Family, Labels], Histogram] = Histogram
 
@@ -122,7 +125,7 @@ class Tally(Recorder):
             family.name: _Series(
                 family, self._new_histogram if family.type == "histogram" else self._new_number
             )
-            for family in families.ALL
+            for family in self.shows
         }
         # The hot path saves a look-up in the dict of dicts.
         self._waits: _Series[Histogram] = self._of(families.ACQUIRE_WAIT)
@@ -151,9 +154,15 @@ class Tally(Recorder):
 
     def counted(self) -> list[Counted]:
         """All counts at this moment."""
+        removed = not audiences_of(self)
         with self._mutex:
             self._learn_engines()
             self._count()
+            if removed:  # so it did not hear of the end of these
+                for tickets in (*self._held.values(), *self._suspended.values()):
+                    tickets.clear()
+                for waiting in self._waiting.values():
+                    waiting.clear()
             self._settle()
             return [_counted(series) for series in self._series.values()]
 
@@ -166,7 +175,7 @@ class Tally(Recorder):
                 return
             self._counting = True
             try:
-                count, request_times = _COUNT, self._request_times
+                count, request_times = self._ways(), self._request_times
                 with suppress(IndexError):  # that was the last one
                     for kind, fields in iter(self._events.popleft, None):
                         if kind is EngineRequest:  # half of all events
@@ -178,6 +187,10 @@ class Tally(Recorder):
                     self._settle()
             finally:
                 self._counting = False
+
+    def _ways(self) -> Mapping[type, Callable[[Any, Fields], None]]:
+        """How to count each kind of event."""
+        return _COUNT
 
     def _traced(self, fields: Fields) -> None:
         """An answer that was given in a trace."""

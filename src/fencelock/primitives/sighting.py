@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import count
 
-from fencelock.core.ticket import Owner
 from fencelock.observe.events import (
     Asked,
     Failed,
@@ -22,6 +21,7 @@ from fencelock.observe.events import (
     Suspended,
     TimedOut,
 )
+from fencelock.observe.logging import write as log_event
 from fencelock.primitives.claim import (
     DROPPED,
     EVICTED,
@@ -118,6 +118,11 @@ class Sighting:
         if not self._over and self._granted_at is not None:
             self._audience.tell(Suspended, (*self.about, claim.fence, remaining), self._since)
 
+    def held_long(self, claim: Claim, held_for: float, stack: str) -> None:
+        """The lease is held for longer than its `warn_after`."""
+        fields = (*self.about, claim.fence, held_for, stack)
+        self._audience.report(HeldLong, fields, self._since)
+
     def ended(self, claim: Claim) -> None:
         """The claim has ended. If it was held, tell how: released or lost."""
         reason, since = claim.reason, self._granted_at
@@ -134,13 +139,13 @@ class Sighting:
 
 
 def report_held_long(claim: Claim, held_for: float, stack: str) -> None:
-    """A lease is held for longer than its `warn_after`: log it, and tell the observers."""
-    about = claim.sighting.about if claim.sighting is not None else _about(claim, 0)
-    claim.context.audience.report(HeldLong, (*about, claim.fence, held_for, stack))
-
-
-def _about(claim: Claim, number: int) -> tuple[str, str, str, Owner, int]:
-    """The fields that all events of a ticket have."""
-    ticket = claim.ticket
-    engine = claim.context.engine.label_of(ticket.name)
-    return ticket.name, engine, ticket.share.kind, ticket.owner, number
+    """A lease is held for longer than its `warn_after`: log it, and tell the observers that know of it."""
+    if claim.reason is not None:  # released meanwhile
+        return
+    sighting = claim.sighting
+    if sighting is not None:
+        sighting.held_long(claim, held_for, stack)
+        return
+    name, _, _, owner, share, _ = claim.ticket
+    engine = claim.context.engine.label_of(name)
+    log_event(HeldLong(name, engine, share.kind, owner, 0, claim.fence, held_for, stack))

@@ -115,7 +115,7 @@ class BaseTransaction(Holding, Generic[L]):
             wounded = await self._policy.settle()
         if wounded is not None:
             raise wounded
-        lease = self._leases[lock.name] = self._lease(claim)
+        lease = self._leases[lock.name] = lock._watched(self._lease(claim))
         lease._site = call_site()
         undo.clear()  # the transaction is responsible now
         return lease

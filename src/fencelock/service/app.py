@@ -26,16 +26,22 @@ from fencelock.service.line import Line
 from fencelock.service.principals import EVERYBODY, Principal
 from fencelock.service.problems import Refused
 from fencelock.service.rest import routes as rest_routes
+from fencelock.service.watching import Watch, WatchSettings, counting
+from fencelock.service.watching import routes as watching_routes
 
 _ACTS = (*("enter", "renew", "leave", "park", "evict", "remember", "recall", "inspect", "names"),)
 
 _decode_act = msgspec.json.Decoder(AnyAct).decode
 
 
+GOODBYE = 0.5
+"""Seconds that a client has to answer a close. Nobody reads an idle line of a blocking client."""
+
+
 class Service:
     """One replica. `app` is its aiohttp application."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, watching: WatchSettings | None = None) -> None:
         io = AsyncioIO()
         engine = open_engine(url, io)
         if not engine.traits.leases_expire:
@@ -45,15 +51,19 @@ class Service:
             )
         if not engine.traits.cross_process and engine.label != "memory":
             raise Unsupported("a service needs an engine that other processes can reach")
-        self.acts = Acts(engine, io)
         self.draining = False
-        self._replica = secrets.token_hex(8)
-        self._lines: set[Line] = set()
-        self.app = web.Application(client_max_size=MAX_MESSAGE, middlewares=[_problems])
+        self.replica = secrets.token_hex(8)
+        self.lines: set[Line] = set()
+        self.watch = Watch(self, engine, io, watching or WatchSettings())
+        self.acts = Acts(self.watch.engine, io)
+        self.app = web.Application(
+            client_max_size=MAX_MESSAGE,
+            middlewares=[counting(self.watch.counters), _problems],
+        )
+        self.app.cleanup_ctx.append(self.watch.sweeping)
+        self.app.add_routes(watching_routes(self))
         self.app.router.add_get(PATH, self._line)
         self.app.router.add_get("/v1/info", self._info)
-        self.app.router.add_get("/livez", self._live)
-        self.app.router.add_get("/readyz", self._ready)
         for operation in _ACTS:
             self.app.router.add_post(f"/v1/{operation}", self._act)
         self.app.add_routes(rest_routes(self))
@@ -66,30 +76,31 @@ class Service:
     def hello(self) -> Hello:
         """What a client learns first."""
         engine = self.acts.engine
-        return Hello(__version__, engine.label, WireTraits.pack(engine.traits), self._replica)
+        return Hello(__version__, engine.label, WireTraits.pack(engine.traits), self.replica)
 
     async def drain(self) -> None:
         """Let everything that is under way end, and send the clients elsewhere."""
         self.draining = True
-        if self._lines:
-            await asyncio.gather(*(line.drain() for line in self._lines))
+        self.watch.hub.drain()
+        if self.lines:
+            await asyncio.gather(*(line.drain() for line in self.lines))
 
     async def _line(self, request: web.Request) -> web.WebSocketResponse:
         principal = self.identify(request)
         if self.draining:
             raise Refused("draining", "ask another replica", retry_after=0.0)
         socket = web.WebSocketResponse(
-            protocols=[SUBPROTOCOL], heartbeat=15.0, max_msg_size=MAX_MESSAGE, compress=False
+            protocols=[SUBPROTOCOL], timeout=GOODBYE, max_msg_size=MAX_MESSAGE, compress=False
         )
         await socket.prepare(request)
-        line = Line(socket, self.acts, principal)
-        self._lines.add(line)
+        line = Line(socket, self.acts, principal, self.watch.counters)
+        self.lines.add(line)
         try:
             await line.serve(self.hello())
         except msgspec.DecodeError:
             await socket.close(code=1007, message=b"malformed")
         finally:
-            self._lines.discard(line)
+            self.lines.discard(line)
         return socket
 
     async def _act(self, request: web.Request) -> web.Response:
@@ -103,14 +114,6 @@ class Service:
     async def _info(self, request: web.Request) -> web.Response:
         self.identify(request)
         return answer(self.hello())
-
-    async def _live(self, request: web.Request) -> web.Response:
-        return web.Response(text="alive\n")
-
-    async def _ready(self, request: web.Request) -> web.Response:
-        if self.draining:
-            return web.Response(text="draining\n", status=503)
-        return web.Response(text="ready\n")
 
     async def _close(self, app: web.Application) -> None:
         await self.acts.engine.close()

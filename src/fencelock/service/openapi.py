@@ -14,8 +14,10 @@ from fencelock.guards.http import HEADER, PREFIX
 from fencelock.service import forms
 from fencelock.service.operations import EVERYWHERE, Operation
 from fencelock.service.problems import TITLES
+from fencelock.service.watching import Health
 
 _ANY = dict[str, Any]
+_TEXT = "text/plain"
 _REF = "#/components/schemas/{name}"
 
 _ACTS: tuple[type[wire.Act], ...] = (
@@ -37,8 +39,13 @@ OTHERS = [
     ),
     Operation("GET", "/v1/info", "The version, and the engine's traits", None, {200: wire.Hello}),
     Operation("GET", wire.PATH, "The line of a client of the library", None, {101: None}),
-    Operation("GET", "/livez", "Whether the process runs", None, {200: str}),
-    Operation("GET", "/readyz", "Whether the replica takes requests", None, {200: str, 503: str}),
+    Operation("GET", "/livez", "Whether the process runs", None, {200: _TEXT}),
+    Operation(
+        "GET", "/readyz", "Whether the replica takes requests", None, {200: _TEXT, 503: _TEXT}
+    ),
+    Operation("GET", "/v1/health", "The state of the replica and its engine", None, {200: Health}),
+    Operation("GET", "/v1/events", "What happens, as it happens", None, {200: "text/event-stream"}),
+    Operation("GET", "/metrics", "For Prometheus", None, {200: _TEXT}),
     Operation("GET", "/openapi.json", "This document", None, {200: _ANY}),
 ]
 """What other files of the service offer."""
@@ -74,7 +81,11 @@ class _Schemas:
         found: list[Any] = [Problem]
         for each in operations:
             found += [each.form, *each.answers.values()]
-        types = [shape for shape in dict.fromkeys(found) if shape not in (None, str)]
+        types = [
+            shape
+            for shape in dict.fromkeys(found)
+            if shape is not None and not isinstance(shape, str)
+        ]
         references, self.components = msgspec.json.schema_components(types, ref_template=_REF)
         self._references = dict(zip(types, references, strict=True))
         for act in _ACTS:  # in a request of its own, the path says which act it is
@@ -131,10 +142,11 @@ def _schema(shape: Any) -> dict[str, Any]:
 def _responses(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, shape in operation.answers.items():
-        about = "" if shape in (None, str, _ANY) else (shape.__doc__ or "").partition("\n")[0]
+        is_struct = isinstance(shape, type) and issubclass(shape, msgspec.Struct)
+        about = (shape.__doc__ or "").partition("\n")[0] if is_struct else ""
         response = responses[str(status)] = _response(about)
-        if shape is str:
-            response["content"]["text/plain"] = {"schema": {"type": "string"}}
+        if isinstance(shape, str):
+            response["content"][shape] = {"schema": {"type": "string"}}
         elif shape is not None:
             response["content"]["application/json"] = {"schema": schemas.of(shape)}
         if shape is forms.Held:

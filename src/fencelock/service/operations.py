@@ -67,8 +67,8 @@ class Operation:
     summary: str
     form: type[msgspec.Struct] | None
     """What the request says: the body of a POST, the query of the others."""
-    answers: dict[int, type[Any] | None]
-    """The type of the body for each status: JSON, or plain text for `str`. Problems are listed below."""
+    answers: dict[int, type[Any] | str | None]
+    """For each status that is no problem: the type of the JSON, or the media type of something else."""
     act: Callable[[Call, Any], Awaitable[web.Response]] | None = None
     """None: this is only the description, and another file has the route."""
     problems: tuple[str, ...] = ()

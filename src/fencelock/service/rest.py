@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from fencelock.core.durations import deadline
-from fencelock.core.errors import EngineError, Unsupported
+from fencelock.core.errors import EngineError
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, READING, Place, Share
-from fencelock.engines.contract import NO_SHARING
 from fencelock.engines.http import wire
 from fencelock.engines.http.wire import WireInspection, WireOwner, WireShare, WireTicket, encode
 from fencelock.guards import http as guard
@@ -207,13 +206,12 @@ class Rest:
         shared = WireShare(*share) if share.group else None
         return WireTicket(call.name, call.id, ttl, owner, shared)
 
-    def _share(self, form: forms.Acquire) -> Share:
+    @staticmethod
+    def _share(form: forms.Acquire) -> Share:
         if form.read and form.permits is not None:
             raise ValueError("a lock is shared by readers, or has permits, but not both")
         if not form.read and form.permits is None:
             return ALONE
-        if not self._acts.engine.traits.supports_sharing:
-            raise Unsupported(NO_SHARING)
         return READING if form.permits is None else Share.of(form.permits)
 
     async def _inspect(self, call: Call, name: str, limit: int = 0) -> WireInspection:

@@ -21,8 +21,11 @@ def keys(cluster: EtcdCluster, prefix: str = "fencelock/") -> list[str]:
 
 
 def of(cluster: EtcdCluster, name: str) -> list[str]:
-    """All keys of a name: its tickets and its marker."""
-    return keys(cluster, Keys.of(name).everything.decode())
+    """All keys of a name: its tickets, its marker, and the pointers of the tickets."""
+    mine = Keys.of(name)
+    return [
+        key for part in (mine.everything, mine.pointers) for key in keys(cluster, part.decode())
+    ]
 
 
 def tickets(cluster: EtcdCluster, name: str) -> dict[str, str]:

@@ -113,9 +113,9 @@ def test_a_renewal_that_comes_late_does_not_take_back_what_was_changed(
 ) -> None:
     ticket = join()
     entry = engine._tickets.entries[ticket.id]
-    assert entry.lease is not None
-    record = entry.next_record(ticket, 61.0, entry.lease)
-    late = looking.renewal(entry, entry.view, record, entry.lease)
+    assert entry.stored.lease is not None
+    change = entry.change(ticket, 61.0, entry.stored.lease)
+    late = looking.renewal(entry, entry.view, change)
     owner = ticket.owner._replace(label="changed")
     enter(engine, ticket._replace(share=READING, owner=owner))
     run(
@@ -138,6 +138,39 @@ def test_a_converted_ticket_that_is_gone_joins_as_it_is_now(engine: EtcdEngine, 
     run(engine.leave(writer, timeout=LIMIT))
     assert enter(engine, reading).fence > fence
     assert enter(engine, join(READING)).place is Place.ADMITTED
+
+
+def test_a_waiter_behind_more_holders_than_one_transaction_may_compare(
+    engine: EtcdEngine, join: Join
+) -> None:
+    share = Share.of(130)
+    holders = [join(share) for _ in range(130)]
+    waiter = join(share)
+    (standing,) = run(engine.renew([waiter], timeout=LIMIT))
+    assert standing is not None
+    assert standing.place is enter(engine, waiter).place is Place.WAITING
+    entry = engine._tickets.entries[waiter.id]
+    assert len(entry.view.ahead) == 130
+    run(engine.park(waiter, engine._io.now() + 0.1))
+    assert run(engine.leave(holders[0], timeout=LIMIT))
+    assert enter(engine, waiter).place is Place.ADMITTED
+
+
+def test_many_waiters_for_permits_are_renewed_together(engine: EtcdEngine) -> None:
+    """Each in a queue of its own, behind several holders."""
+    share, waiters = Share.of(30), []
+    for _ in range(3):
+        name = f"permits:{new_id()}"
+        queue = [Ticket(name, new_id(), 60.0, Owner("host", 1), share) for _ in range(31)]
+        for ticket in queue:
+            enter(engine, ticket)
+        waiters.append(queue[-1])
+    plain = [Ticket(f"plain:{new_id()}", new_id(), 60.0, Owner("host", 1)) for _ in range(97)]
+    for ticket in plain:
+        enter(engine, ticket)
+    standings = run(engine.renew([*plain, *waiters], timeout=LIMIT))
+    places = [standing.place for standing in standings if standing is not None]
+    assert places == [Place.ADMITTED] * 97 + [Place.WAITING] * 3
 
 
 async def test_a_deep_queue_for_permits_is_woken_one_by_one(etcd_cluster: EtcdCluster) -> None:

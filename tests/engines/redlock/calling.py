@@ -10,12 +10,14 @@ from fencelock.core.ticket import Departure
 from fencelock.engines.redlock.protocol import Answer
 from fencelock.engines.redlock.readmission_rule import Memory
 from fencelock.engines.redlock.scripts import (
+    FIND,
     GRANT,
     LOOK,
     RAISE,
     READMIT,
     RELEASE,
     RENEW,
+    TAKE_OVER,
 )
 from fencelock.engines.resp.script import Script
 from tests.servers import connect
@@ -61,10 +63,18 @@ class Caller:
     def renew(self, name: str, id: str, ttl: int, fence: int) -> bool | None:
         return {0: False, 1: True, 2: None}[self.call(RENEW, name, id, ttl, fence)]
 
+    def find(self, name: str, id: str) -> Answer:
+        return Answer.parse(self.call(FIND, name, id))._replace(recheck=0.0)
+
+    def take_over(self, name: str, id: str, ttl: int, fence: int) -> bool | None:
+        reply = self.call(TAKE_OVER, name, id, ttl, fence, "host 1 ", "")
+        return {0: False, 1: True, 2: None}[reply]
+
     def release(
         self, name: str, id: str, fence: int, departure: Departure = Departure.RELEASED
     ) -> bool:
-        return bool(self.call(RELEASE, name, id, fence, departure.value, "", "host 1 ", ""))
+        reply = self.call(RELEASE, name, id, fence, departure.value, "", "host 1 ", "")
+        return {0: False, 1: True, 2: False}[reply]
 
     def look(self) -> Memory:
         return Memory.parse(self.call(LOOK, None))

@@ -23,7 +23,8 @@ from tests.effort import effort
 from tests.engines.redlock.calling import Caller, OpenCaller
 
 NAMES = st.sampled_from(("x", "y"))
-IDS = st.sampled_from(("a", "b", "c"))
+IDS = st.sampled_from(("a.1", "a.2", "b", "c"))
+"""Of bids. The first two are of one ticket."""
 TTLS = st.sampled_from((300_000, 600_000))
 FENCES = st.one_of(st.integers(0, 40), st.sampled_from((1_790_000_000_000_000, 2**53 - 10**9)))
 DEPARTURES = st.sampled_from(Departure)
@@ -39,7 +40,7 @@ AGE = """
 
 
 class ScriptsAgainstNode(RuleBasedStateMachine):
-    """Three tickets do anything to two names, on a server and on the reference."""
+    """Three tickets, one with two bids, do anything to two names, on a server and on the reference."""
 
     url: ClassVar[str]
 
@@ -65,6 +66,14 @@ class ScriptsAgainstNode(RuleBasedStateMachine):
         fence = self.node.names[name].fence + off if name in self.node.names else 1
         ours = self.caller.renew(name, id, ttl, fence)
         assert ours == self.node.renew(name, id, ttl, fence, self.now)
+        self.same_time(name)
+
+    @rule(name=NAMES, id=IDS, ttl=TTLS, off=st.integers(0, 1))
+    def take_over(self, name: str, id: str, ttl: int, off: int) -> None:
+        assert self.caller.find(name, id) == self.node.find(name, id, self.now)
+        fence = self.node.names[name].fence + off if name in self.node.names else 1
+        ours = self.caller.take_over(name, id, ttl, fence)
+        assert ours == self.node.take_over(name, id, ttl, fence, self.now)
         self.same_time(name)
 
     @rule(name=NAMES, id=IDS, fence=FENCES, departure=DEPARTURES)

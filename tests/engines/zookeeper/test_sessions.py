@@ -16,7 +16,7 @@ from fencelock.engines.zookeeper import queueing
 from fencelock.io.asyncio import AsyncioIO
 from fencelock.primitives.waiting import new_id
 from tests.child import Child
-from tests.conformance.cells import Cell, OpenCell, queued
+from tests.conformance.cells import Cell, OpenCell, act, queued
 from tests.conformance.test_queue import as_face, enter
 from tests.engines.zookeeper.observing import Witness, lost, parked
 from tests.servers_zookeeper import Ensemble
@@ -215,3 +215,26 @@ def test_two_event_loops_each_with_a_client(zookeeper_url: str) -> None:
 
     first, second = asyncio.run(turn()), asyncio.run(turn())
     assert first < second
+
+
+async def test_a_ticket_belongs_to_the_client_that_entered_it(cell: Cell) -> None:
+    """What docs/engines/zookeeper.md says about tickets that are not portable."""
+    client, other = cell.client(), cell.client()
+    assert not client.traits.portable
+    one, another = client._context.engine, other._context.engine
+    ticket = Ticket(cell.name, new_id(), 30.0, Owner("host", 1))
+
+    async def place(engine: Any) -> Place:
+        standing = await cell.run(lambda: enter(cell, engine, ticket))
+        return Place(standing.place)
+
+    assert await place(one) is Place.ADMITTED
+    (renewed,) = await act(cell, another.renew([ticket], timeout=5))
+    assert renewed.place is Place.GONE
+    assert await place(another) is Place.WAITING, "behind itself"
+    await cell.run(client.close)
+    assert await place(another) is Place.ADMITTED
+    third = cell.client()._context.engine
+    assert not await act(cell, third.leave(ticket, timeout=5)), "it was not this client's"
+    following = await cell.run(lambda: other.lock(cell.name).acquire())
+    assert following.abandoned, "but it is gone, as if its holder had died"

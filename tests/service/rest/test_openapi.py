@@ -55,6 +55,8 @@ def test_nothing_is_answered_that_the_document_does_not_say(replica: Replica, mo
     with requests.Session() as session:
         for found in schema.get_all_operations():
             operation: Any = found.ok()  # type: ignore[union-attr] # all of them are fine
+            if operation.path == "/v1/events":
+                continue  # it never ends
             if mode == "negative" and not operation.body and not list(operation.iter_parameters()):
                 continue  # there is nothing that could be wrong
 

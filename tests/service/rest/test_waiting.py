@@ -182,7 +182,7 @@ async def test_what_the_engine_can_not_give(
 ) -> None:
     engine = service.acts.engine
     weaker = engine.traits._replace(guarantee="efficiency", supports_sharing=False)
-    monkeypatch.setattr(engine, "traits", weaker)
+    monkeypatch.setattr(type(engine), "traits", weaker)
     for wait in (0, 1):
         body = {"require": "correctness", "wait": wait}
         assert (await client.post(f"/v1/locks/{name}/acquire", json=body)).status == 412

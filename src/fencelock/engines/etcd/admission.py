@@ -30,13 +30,13 @@ class Ahead(NamedTuple):
     ttl: float
     share: Share = ALONE
     signals: int = 0
+    id: str = ""
 
     @classmethod
     def read(cls, kv: KeyValue) -> Ahead:
         record = Record.unpack(kv.value)
-        return cls(
-            kv.key, kv.create_revision, kv.mod_revision, record.ttl, record.share, record.signals
-        )
+        fence, version = kv.create_revision, kv.mod_revision
+        return cls(kv.key, fence, version, record.ttl, record.share, record.signals, record.id)
 
     def only_renewed(self, earlier: Ahead) -> bool:
         """Whether nothing but renewals has happened to it since."""

@@ -54,6 +54,7 @@ class EtcdEngine(Engine):
         clock="each waiter counts the ttl of the ticket ahead; if nobody waits, etcd's leader does",
         supports_sharing=True,
         supports_notes=True,
+        portable=True,
         accepts_floor=False,
         max_overstay=SPARE + 2.0,
         condition="most of the servers keep what they have on disk",

@@ -10,43 +10,76 @@ from typing import NamedTuple
 
 from fencelock.core.ticket import Place, Standing, Ticket
 from fencelock.engines.etcd.admission import Blockers
-from fencelock.engines.etcd.entry import Entry, View
+from fencelock.engines.etcd.entry import Change, Entry, View
 from fencelock.engines.etcd.errors import CallFailed, LeaseGone
 from fencelock.engines.etcd.leases import Lease
-from fencelock.engines.etcd.looking import Seen, read_renewal, read_search, renewal, search, write
+from fencelock.engines.etcd.looking import (
+    Seen,
+    changed_by_another,
+    puts,
+    read_renewal,
+    read_search,
+    renewal,
+    search,
+)
 from fencelock.engines.etcd.markers import mark, mark_for_sharers
 from fencelock.engines.etcd.messages_pb2 import TxnRequest, TxnResponse
 from fencelock.engines.etcd.renewing import renew
 from fencelock.engines.etcd.tickets import Tickets
-from fencelock.engines.etcd.values import Marker, Record
-from fencelock.engines.etcd.wire import Part, created_at, first, get, nested, none_after, put, txn
+from fencelock.engines.etcd.values import Marker
+from fencelock.engines.etcd.wire import (
+    Part,
+    created_at,
+    first,
+    get,
+    nested,
+    none_after,
+    txn,
+    value_is,
+)
 
 
 async def enter(tickets: Tickets, ticket: Ticket, if_free: bool, until: float) -> Standing:
     entry = tickets.entries.get(ticket.id)
-    if entry is not None and not entry.joins_as(ticket.share):
-        standing = await _enter_with_other_share(tickets, entry, ticket, until)
-        if standing.place is not Place.GONE:
-            return standing
-        tickets.give_back(ticket.id, entry)
-        entry = None
-    if entry is None:
-        entry = tickets.new_entry(ticket)
+    while True:
+        if entry is not None and not entry.joins_as(ticket.share):
+            standing = await _enter_again(tickets, ticket, until)
+            if standing.place is not Place.GONE:
+                return standing
+            tickets.give_back(ticket.id, entry)
+            entry = None
+        entry = entry or tickets.new_entry(ticket)
+        try:
+            return await _join(tickets, entry, ticket, if_free, until)
+        except _Elsewhere:
+            tickets.give_back(ticket.id, entry)
+            tickets.entries.pop(ticket.id, None)
+            (entry,) = await tickets.find([ticket], until)
+
+
+class _Elsewhere(Exception):
+    """Another client has put the ticket into the queue, under a key of its own."""
+
+
+async def _join(
+    tickets: Tickets, entry: Entry, ticket: Ticket, if_free: bool, until: float
+) -> Standing:
+    """Put a ticket into the queue, or renew it there."""
     free_at, all_peers = 0, False
     while True:
         sent, view = tickets.io.now(), entry.view
         ttl = entry.ttl_to_write(ticket, sent)
         lease = await tickets.leases.covering(ttl, until)
         markers = await tickets.leases.markers(until)
-        record = entry.next_record(ticket, ttl, lease)
-        join = Join(entry, view, record, lease, markers, if_free, free_at, all_peers)
+        change = entry.change(ticket, ttl, lease)
+        join = Join(entry, view, change, markers, if_free, free_at, all_peers)
         try:
             answer = await _send(tickets, join, until)
         except LeaseGone:
             tickets.leases.forget(lease, markers)
             continue
         revision = answer.header.revision
-        seen = join.read(answer)
+        seen = join.read(answer, tickets.io.now())
         if seen is None:
             continue
         if not seen.fence:
@@ -62,7 +95,7 @@ async def enter(tickets: Tickets, ticket: Ticket, if_free: bool, until: float) -
             entry.view = View(blockers=Blockers(blockers.ahead))
             standing = Standing(Place.REFUSED, recheck=min(map(tickets.left, blockers.ahead)))
         else:
-            entry.written(record, lease, sent + ticket.ttl)
+            entry.written(change.after, sent + ticket.ttl)
             entry.short = (
                 entry.short and seen.fence == view.fence
             )  # a ticket that joins anew is not
@@ -86,35 +119,37 @@ async def _send(tickets: Tickets, join: Join, until: float) -> TxnResponse:
     return answer
 
 
-async def _enter_with_other_share(
-    tickets: Tickets, entry: Entry, ticket: Ticket, until: float
-) -> Standing:
-    """Renew a ticket whose share is not the one asked for. GONE if it would have to join anew.
+async def _enter_again(tickets: Tickets, ticket: Ticket, until: float) -> Standing:
+    """Renew a ticket that another client has put into the queue, or whose share is not the one asked for.
 
-    A ticket that holds alone goes over to a group. Any other stays as it is.
+    GONE if it would have to join anew. A ticket that holds alone goes over to a group. Any other keeps its
+    share.
     """
     while True:
-        if not await tickets.locate(entry, until):
-            return Standing(Place.GONE)
         sent = tickets.io.now()
         (standing,) = await renew(tickets, [ticket], until)
         if standing is None:
             raise CallFailed("no lease lives long enough", "unknown")
-        if standing.place is Place.ADMITTED and not entry.shares:
-            assert entry.lease is not None
-            lease, markers = entry.lease, await tickets.leases.markers(until)
-            record = entry.revised(share=ticket.share)
+        entry = tickets.entries.get(ticket.id)
+        if standing.place is Place.GONE or entry is None:
+            return Standing(Place.GONE)
+        if standing.place is Place.ADMITTED and not entry.shares and ticket.share.group:
+            change = entry.revised(share=ticket.share)
+            if change is None:
+                continue
+            markers = await tickets.leases.markers(until)
             # What the ticket found is what it leaves behind.
             marker = mark_for_sharers(entry.keys, entry.view.abandoned, markers)
-            steps = [write(entry, record, lease), marker]
-            request = txn([created_at(entry.key, standing.fence)], steps)
+            same = [created_at(entry.key, standing.fence), value_is(entry.key, change.before.value)]
+            request = txn(same, [*puts(entry, change.after), marker])
             try:
                 if not (await tickets.cluster.txn(request, until)).succeeded:
-                    return Standing(Place.GONE)
+                    continue
             except LeaseGone:
-                tickets.leases.forget(lease, markers)
+                assert change.after.lease is not None
+                tickets.leases.forget(change.after.lease, markers)
                 continue
-            entry.written(record, lease, sent + ticket.ttl)
+            entry.written(change.after, sent + ticket.ttl)
         if standing.recheck <= 0 and await tickets.remove_expired(entry, until):
             continue
         return standing
@@ -128,8 +163,7 @@ class Join(NamedTuple):
 
     entry: Entry
     view: View
-    record: Record
-    lease: Lease
+    change: Change
     markers: Lease
     if_free: bool
     free_at: int = 0
@@ -139,13 +173,13 @@ class Join(NamedTuple):
     def request(self) -> TxnRequest:
         return self._join_if_free() if self.if_free else self._join()
 
-    def read(self, answer: TxnResponse) -> Seen | None:
+    def read(self, answer: TxnResponse, now: float) -> Seen | None:
         """Where the ticket stands: with fence 0 if it was refused. None: send another request."""
         revision = answer.header.revision
         if not self.if_free:
             if not answer.succeeded:
-                return self._read_present(answer, revision)
-            found = answer.responses[:-1]
+                return self._read_present(answer, revision, now)
+            found = answer.responses[:-2]
             if not self.entry.shares:
                 nothing = found[0].response_txn
                 if nothing.succeeded:  # the ticket wrote the marker
@@ -157,16 +191,29 @@ class Join(NamedTuple):
         refused = answer.responses[0].response_txn
         if refused.succeeded:
             return read_search(self.entry, 0, refused.responses)
-        return self._read_present(refused, revision)
+        return self._read_present(refused, revision, now)
 
-    def _read_present(self, answer: TxnResponse, revision: int) -> Seen | None:
+    def _read_present(self, answer: TxnResponse, revision: int, now: float) -> Seen | None:
         """The ticket was in the queue already."""
-        own = first(answer.responses[0].response_range)
-        assert own is not None
-        if own.create_revision == self.view.fence:
-            return read_renewal(self.entry, self.view, answer.responses[1:])
-        # An earlier request, whose reply was lost, has arrived. The next request renews it by its fence.
-        self.entry.learn(View(own.create_revision, revision))
+        entry = self.entry
+        pointer, renewed = first(answer.responses[0].response_range), answer.responses[1]
+        assert pointer is not None
+        if pointer.value != entry.key:
+            raise _Elsewhere
+        if pointer.create_revision == self.view.fence:
+            answers = renewed.response_txn.responses
+            if not answers:  # somebody has deleted the ticket by hand
+                raise _Elsewhere
+            changed = changed_by_another(answers)
+            if changed is None:
+                return read_renewal(entry, self.view, answers)
+            entry.adopt(changed, now)
+        else:
+            # An earlier request, whose reply was lost, has arrived. The next request renews it by its fence.
+            entry.learn(View(pointer.create_revision, revision))
+            own = first(renewed.response_range)
+            if own is not None:
+                entry.adopt(own, now)
         return None
 
     def _join(self) -> TxnRequest:
@@ -180,7 +227,7 @@ class Join(NamedTuple):
                 created_at(keys.everything, 0, keys.everything_end),
             ]
             found = [nested(nothing, [self._mark()], found)]
-        return txn([self._is_new()], [*found, self._put()], self._present())
+        return txn([self._is_new()], [*found, *self._puts()], self._present())
 
     def _join_if_free(self) -> TxnRequest:
         """Join if nothing is in the way, or if no ticket has come since nothing was."""
@@ -191,26 +238,28 @@ class Join(NamedTuple):
             is_free = [created_at(keys.queue, 0, keys.end)]
         else:
             is_free = [created_at(part.key, 0, part.end) for part in keys.others(share.group)]
-        join = [self._put(), get(keys.marker)]
+        join = [*self._puts(), get(keys.marker)]
         if not share.group:
-            join.insert(1, nested([created_at(keys.marker, 0)], [self._mark()]))
+            join.insert(0, nested([created_at(keys.marker, 0)], [self._mark()]))
         found = search(self.entry, all_peers=self.all_peers)
         return txn([is_new, *is_free], join, [nested([is_new], found, self._present())])
 
     # --- parts
 
     def _is_new(self) -> Part:
-        return created_at(self.entry.key, 0)
+        """Whether no client has put the ticket into the queue."""
+        return created_at(self.entry.pointer, 0)
 
-    def _put(self) -> Part:
-        return put(self.entry.key, self.record.pack(), self.lease.id)
+    def _puts(self) -> list[Part]:
+        return puts(self.entry, self.change.after)
 
     def _mark(self) -> Part:
         return mark(self.entry.keys, "held", 0, self.markers)
 
     def _present(self) -> list[Part]:
-        """What to do if the ticket is there: read it, and renew it if its fence is known."""
-        read = get(self.entry.key)
+        """What to do if the ticket is there: find out where, and renew it if its fence is known."""
+        where = get(self.entry.pointer)
         if not self.view.fence:
-            return [read]
-        return [read, *renewal(self.entry, self.view, self.record, self.lease)]
+            return [where, get(self.entry.key)]
+        mine = created_at(self.entry.key, self.view.fence)
+        return [where, nested([mine], renewal(self.entry, self.view, self.change))]

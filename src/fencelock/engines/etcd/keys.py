@@ -7,6 +7,10 @@
   and two ranges have all others. A ticket that held alone and shares now keeps its key; it is the oldest.
 - `fencelock/q/NAME/!`: the marker; see `markers.py`. It is in one range with the tickets, so that a single
   condition says that there is nothing at all.
+- `fencelock/i/NAME/ID`: the pointer of a ticket. Its value is the ticket's key. It comes and goes together
+  with the ticket, so every client finds the ticket by its id, and no two clients put it into the queue
+  twice. It is not among the queues, because no range is ever read here: a pointer that was deleted costs
+  etcd some memory until it is compacted, but no time.
 - `fencelock/n/NAME`: the note; see `notes.py`. It is not among the queues: a note does not make a name used.
 """
 
@@ -21,6 +25,7 @@ QUEUES = b"fencelock/q/"
 QUEUES_END = b"fencelock/q0"
 """The first key after all queues: `0` follows `/`."""
 
+_POINTERS = b"fencelock/i/"
 _NOTES = b"fencelock/n/"
 _MARKER = b"!"
 
@@ -48,15 +53,22 @@ class Keys(NamedTuple):
     marker: bytes
     everything: bytes
     everything_end: bytes
+    pointers: bytes
 
     @classmethod
     def of(cls, name: str) -> Keys:
-        tag = QUEUES + _escaped(name)
+        escaped = _escaped(name)
+        tag = QUEUES + escaped
         base = tag + b"/"
-        return cls(base + b".", base + b"/", base + _MARKER, base, tag + b"0")
+        pointers = _POINTERS + escaped + b"/"
+        return cls(base + b".", base + b"/", base + _MARKER, base, tag + b"0", pointers)
 
     def ticket(self, label: str, group: str = "") -> bytes:
         return (self.peers(group).key if group else self.queue) + label.encode()
+
+    def pointer(self, id: str) -> bytes:
+        """Where the key of the ticket with this id is stored."""
+        return self.pointers + id.encode()
 
     def peers(self, group: str) -> Range:
         """The tickets that joined as members of a group."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from fencelock.core.ticket import Departure, Ticket
-from fencelock.engines.etcd.entry import Entry, View
+from fencelock.engines.etcd.entry import Entry
 from fencelock.engines.etcd.leases import Lease
+from fencelock.engines.etcd.looking import deletes
 from fencelock.engines.etcd.markers import mark, mark_for_sharers
 from fencelock.engines.etcd.messages_pb2 import TxnRequest
 from fencelock.engines.etcd.tickets import Tickets
@@ -25,23 +26,20 @@ from fencelock.engines.etcd.wire import (
 
 async def leave(tickets: Tickets, ticket: Ticket, departure: Departure, until: float) -> bool:
     known = tickets.entries.pop(ticket.id, None)
-    # If it is not known, it has left before, or its request to join arrives late.
-    entry = known or await tickets.find(ticket, until)
-    left = entry is not None and await _leave(tickets, entry, departure, until)
+    entry = known if known is not None and known.view.fence else None
+    left = False
+    while not left:
+        # If it is not known, it has left before, another client has entered it, or its request to join
+        # arrives late.
+        if entry is None:
+            (entry,) = await tickets.search([ticket], until)
+        if entry is None:
+            break
+        left = await _remove(tickets, entry, departure, until)
+        entry = None  # if it was not there, it may have joined anew
     if known is not None:
         tickets.give_back(ticket.id, known)
     return left
-
-
-async def _leave(tickets: Tickets, entry: Entry, departure: Departure, until: float) -> bool:
-    while True:
-        if not await tickets.locate(entry, until):
-            return False
-        if await _remove(tickets, entry, departure, until):
-            return True
-        if not entry.unanswered:
-            return False
-        entry.view = View()  # a late request may have put it into the queue anew
 
 
 async def _remove(tickets: Tickets, entry: Entry, departure: Departure, until: float) -> bool:
@@ -49,7 +47,7 @@ async def _remove(tickets: Tickets, entry: Entry, departure: Departure, until: f
     view = entry.view
     if entry.shares:
         if not view.admitted:
-            request = txn([_mine(entry)], [delete(entry.key)])
+            request = txn([_mine(entry)], deletes(entry))
             return (await tickets.cluster.txn(request, until)).succeeded
         answer = await tickets.markers.write(partial(_release_share, entry), until)
         # It was there in one of two cases: the only ticket, or the nested transaction found it.
@@ -87,18 +85,19 @@ def _release(entry: Entry, markers: Lease) -> TxnRequest:
         is_last.insert(0, none_after(*keys.near(entry.key), fence))
     everything = delete(keys.everything, keys.everything_end)
     released = mark(keys, "released", fence, markers)
-    return txn([_mine(entry)], [nested(is_last, [everything], [delete(entry.key), released])])
+    gone = nested(is_last, [everything], [delete(entry.key), released])
+    return txn([_mine(entry)], [gone, delete(entry.pointer)])
 
 
 def _abandon(entry: Entry, markers: Lease) -> TxnRequest:
     """Take out a ticket. If it is the first, the next holder finds the name abandoned."""
     abandoned = mark(entry.keys, "abandoned", entry.view.fence, markers)
-    return txn([_mine(entry)], [nested([_is_first(entry)], [abandoned]), delete(entry.key)])
+    return txn([_mine(entry)], [nested([_is_first(entry)], [abandoned]), *deletes(entry)])
 
 
 def _withdraw(entry: Entry) -> TxnRequest:
     """Take out a ticket unless it is the first. If it is, read the marker, which says how it must leave."""
-    unless_first = nested([_is_first(entry)], [get(entry.keys.marker)], [delete(entry.key)])
+    unless_first = nested([_is_first(entry)], [get(entry.keys.marker)], deletes(entry))
     return txn([_mine(entry)], [unless_first])
 
 
@@ -110,15 +109,15 @@ def _release_share(entry: Entry, markers: Lease) -> TxnRequest:
     """
     keys, fence, mine = entry.keys, entry.view.fence, _mine(entry)
     if entry.view.abandoned:
-        return txn([mine], [mark_for_sharers(keys, True, markers), delete(entry.key)])
+        return txn([mine], [mark_for_sharers(keys, True, markers), *deletes(entry)])
     only_peers = [
         none_after(part.key, part.end, fence) for part in keys.others(entry.record.share.group)
     ]
     released = nested(only_peers, [], [mark(keys, "released", fence, markers)])
     return txn(
         [mine, _is_first(entry), none_after(keys.queue, keys.end, fence)],
-        [delete(keys.everything, keys.everything_end)],
-        [nested([mine], [nested([_is_first(entry)], [released]), delete(entry.key)])],
+        [delete(keys.everything, keys.everything_end), delete(entry.pointer)],
+        [nested([mine], [nested([_is_first(entry)], [released]), *deletes(entry)])],
     )
 
 

@@ -79,9 +79,10 @@ def _evict(keys: Keys, holders: Sequence[KeyValue], markers: Lease) -> TxnReques
     """Take out the tickets that are still there. The marker says nothing about those that share."""
     steps = []
     for kv in holders:
-        fence, alone = kv.create_revision, not Record.unpack(kv.value).share.group
-        marked = [mark(keys, "abandoned", fence, markers)] if alone else []
-        steps.append(nested([created_at(kv.key, fence)], [*marked, delete(kv.key)]))
+        fence, record = kv.create_revision, Record.unpack(kv.value)
+        marked = [] if record.share.group else [mark(keys, "abandoned", fence, markers)]
+        gone = [delete(kv.key), delete(keys.pointer(record.id))]
+        steps.append(nested([created_at(kv.key, fence)], [*marked, *gone]))
     return txn(then=steps)
 
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fencelock.engines.etcd.admission import Ahead, Blockers, QueueAhead, blockers
-from fencelock.engines.etcd.entry import Entry, View
-from fencelock.engines.etcd.leases import Lease
-from fencelock.engines.etcd.messages_pb2 import ResponseOp, TxnRequest, TxnResponse
-from fencelock.engines.etcd.values import Marker, Record
+from fencelock.engines.etcd.entry import Change, Entry, Stored, View
+from fencelock.engines.etcd.messages_pb2 import KeyValue, ResponseOp, TxnRequest, TxnResponse
+from fencelock.engines.etcd.values import Marker
 from fencelock.engines.etcd.wire import (
     Part,
     created_at,
+    delete,
     first,
     get,
     get_without_value,
@@ -27,10 +27,15 @@ from fencelock.engines.etcd.wire import (
     txn,
     value_above,
     value_below,
+    value_is,
 )
 
 _FIRST_PEERS = 100
 """How many peers a first search reads at most, to see whether their permits suffice."""
+
+_MAX_COMPARED = 16
+"""How many tickets ahead a renewal compares. It may be one of a hundred in its transaction, and what is
+nested in a transaction counts towards etcd's limit for all of it."""
 
 
 class Seen(NamedTuple):
@@ -128,14 +133,13 @@ def _is_right_behind(entry: Entry, view: View) -> bool:
 # --- renewing
 
 
-def renewal(entry: Entry, view: View, record: Record, lease: Lease) -> list[Part]:
+def renewal(entry: Entry, view: View, change: Change) -> list[Part]:
     """Extend a ticket that is there, and look where it stands."""
-    same = entry.lease is lease and record is entry.record
-    extend = touch(entry.key) if same else write(entry, record, lease)
+    extend = store(entry, change)
     if view.admitted:
         return [extend]
     everything = search(entry, view.fence)
-    if not view.blockers.decisive:
+    if not _compares(view):
         return [extend, nested([], everything)]
     # Most often the tickets ahead are the same as before. Then etcd need not go through the whole queue.
     same_ahead = [created_at(one.key, one.fence) for one in view.ahead]
@@ -147,7 +151,7 @@ def read_renewal(entry: Entry, view: View, answers: Sequence[ResponseOp]) -> See
     if len(answers) == 1:
         return Seen(view.fence, asked=False)
     found = answers[1].response_txn
-    if not view.blockers.decisive or not found.succeeded:
+    if not _compares(view) or not found.succeeded:
         return read_search(entry, view.fence, found.responses)
     ahead = tuple(one for answer in found.responses for one in tickets_in(answer))
     if not all(map(Ahead.only_renewed, ahead, view.ahead)):
@@ -155,9 +159,32 @@ def read_renewal(entry: Entry, view: View, answers: Sequence[ResponseOp]) -> See
     return Seen(view.fence, view.blockers._replace(ahead=ahead))
 
 
-def write(entry: Entry, record: Record, lease: Lease) -> Part:
-    """Store a record, unless a newer one is there: this request may arrive late."""
-    value = record.pack()
-    return nested(
-        [value_above(entry.key, value)], [touch(entry.key)], [put(entry.key, value, lease.id)]
-    )
+def _compares(view: View) -> bool:
+    """Whether a renewal asks first if the tickets ahead are the same as before."""
+    return view.blockers.decisive and len(view.ahead) <= _MAX_COMPARED
+
+
+def changed_by_another(answers: Sequence[ResponseOp]) -> KeyValue | None:
+    """What another client has stored for the ticket since. Then it was not renewed. None: it was."""
+    stored = answers[0].response_txn
+    return None if stored.succeeded else first(stored.responses[0].response_range)
+
+
+# --- storing a record
+
+
+def store(entry: Entry, change: Change) -> Part:
+    """Renew a ticket and store its record, unless another client has stored one: then read that."""
+    steps = [touch(entry.key)] if change.after is change.before else puts(entry, change.after)
+    return nested([value_is(entry.key, change.before.value)], steps, [get(entry.key)])
+
+
+def puts(entry: Entry, stored: Stored) -> list[Part]:
+    """Store a ticket and its pointer, both on the same lease, so that they also end together."""
+    assert stored.lease is not None
+    lease = stored.lease.id
+    return [put(entry.key, stored.value, lease), put(entry.pointer, entry.key, lease)]
+
+
+def deletes(entry: Entry) -> list[Part]:
+    return [delete(entry.key), delete(entry.pointer)]

@@ -141,7 +141,7 @@ def removal(keys: Keys, expired: Sequence[Ahead], markers: Lease, *, before: int
     other tickets of a row that died together.
     """
     oldest_one = min(expired, key=lambda one: one.fence)
-    steps = [delete(one.key) for one in expired]
+    steps = [delete(key) for one in expired for key in (one.key, keys.pointer(one.id))]
     if not oldest_one.share.group:
         is_first = none_before(keys.queue, keys.end, oldest_one.fence)
         steps.append(nested([is_first], [mark(keys, "abandoned", oldest_one.fence, markers)]))

@@ -20,7 +20,7 @@ from fencelock.engines.etcd.wire import created_at, first, get_without_value, pu
 
 async def remember(tickets: Tickets, ticket: Ticket, note: Note, until: float) -> bool:
     """Store a note if this ticket holds the name."""
-    entry = await tickets.find(ticket, until)
+    (entry,) = await tickets.find([ticket], until)
     if entry is not None and not entry.view.admitted:
         await tickets.look(entry, until)
     if entry is None or not entry.view.admitted:

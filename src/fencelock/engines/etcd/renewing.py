@@ -7,12 +7,23 @@ from typing import Any, NamedTuple
 
 from fencelock.core.ticket import Place, Standing, Ticket
 from fencelock.engines.etcd import looking
-from fencelock.engines.etcd.entry import Entry, View
+from fencelock.engines.etcd.entry import Change, Entry, View
 from fencelock.engines.etcd.errors import CallFailed, LeaseGone
 from fencelock.engines.etcd.leases import Lease
 from fencelock.engines.etcd.tickets import Tickets
-from fencelock.engines.etcd.values import Record
-from fencelock.engines.etcd.wire import BATCH, TXN, Method, created_at, nested, txn
+from fencelock.engines.etcd.wire import (
+    BATCH,
+    TXN,
+    Method,
+    created_at,
+    first,
+    get,
+    nested,
+    txn,
+)
+
+_ROUNDS = 3
+"""How often a ticket is tried: again if its lease turned out to be gone, or another client has changed it."""
 
 
 class _Renewal(NamedTuple):
@@ -21,8 +32,8 @@ class _Renewal(NamedTuple):
     entry: Entry
     view: View
     ttl: float
-    record: Record
     lease: Lease
+    change: Change
 
 
 async def renew(tickets: Tickets, due: Sequence[Ticket], until: float) -> list[Standing | None]:
@@ -32,21 +43,22 @@ async def renew(tickets: Tickets, due: Sequence[Ticket], until: float) -> list[S
     """
     standings: list[Standing | None] = [None] * len(due)
     failure: CallFailed | None = None
-    for _ in range(2):  # a second time for the tickets whose lease turned out to be gone
+    for _ in range(_ROUNDS):
         sent = tickets.io.now()
         renewals: list[_Renewal] = []
-        for index, ticket in enumerate(due):
-            if standings[index] is None:
-                entry = await tickets.find(ticket, until)
-                if entry is None:
-                    standings[index] = Standing(Place.GONE)
-                else:
-                    ttl, view = entry.ttl_to_write(ticket, sent), entry.view
-                    lease = await tickets.leases.granted(ttl, until)
-                    record = entry.next_record(ticket, ttl, lease)
-                    renewals.append(_Renewal(index, ticket, entry, view, ttl, record, lease))
+        missing = [index for index, standing in enumerate(standings) if standing is None]
+        entries = await tickets.find([due[index] for index in missing], until)
+        for index, entry in zip(missing, entries, strict=True):
+            ticket = due[index]
+            if entry is None:
+                standings[index] = Standing(Place.GONE)
+            else:
+                ttl, view = entry.ttl_to_write(ticket, sent), entry.view
+                lease = await tickets.leases.granted(ttl, until)
+                change = entry.change(ticket, ttl, lease)
+                renewals.append(_Renewal(index, ticket, entry, view, ttl, lease, change))
         failure = await _round(tickets, renewals, standings, sent, until)
-        if not isinstance(failure, LeaseGone):
+        if all(standings) or not (failure is None or isinstance(failure, LeaseGone)):
             break
     if failure is not None and not any(standings):
         raise failure
@@ -69,7 +81,8 @@ async def _round(
         steps = [
             nested(
                 [created_at(one.entry.key, one.view.fence)],
-                looking.renewal(one.entry, one.view, one.record, one.lease),
+                looking.renewal(one.entry, one.view, one.change),
+                [get(one.entry.pointer)],
             )
             for one in batch
         ]
@@ -91,10 +104,15 @@ async def _round(
             for one, response in zip(batch, answer.responses, strict=True):
                 renewal = response.response_txn
                 if not renewal.succeeded:
-                    standings[one.position] = Standing(Place.GONE)
+                    if first(renewal.responses[0].response_range) is None:
+                        standings[one.position] = Standing(Place.GONE)
+                    else:
+                        one.entry.view = View()  # it has joined anew, perhaps by another client
+                elif changed := looking.changed_by_another(renewal.responses):
+                    one.entry.adopt(changed, tickets.io.now())
                 elif one.lease.until >= sent + one.ticket.ttl:
                     seen = looking.read_renewal(one.entry, one.view, renewal.responses)
-                    one.entry.written(one.record, one.lease, sent + one.ticket.ttl)
+                    one.entry.written(one.change.after, sent + one.ticket.ttl)
                     standing = await tickets.take_in(one.entry, seen, revision, until)
                     standings[one.position] = standing
                 # Otherwise the ticket was renewed, but its lease was not, or is gone by now: no answer.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -18,13 +20,24 @@ from fencelock.engines.etcd.errors import CallFailed
 from fencelock.engines.etcd.keys import Keys, Labels
 from fencelock.engines.etcd.leases import Leases
 from fencelock.engines.etcd.markers import Markers, removal
-from fencelock.engines.etcd.messages_pb2 import KeyValue, RangeRequest
-from fencelock.engines.etcd.values import Record
-from fencelock.engines.etcd.wire import BATCH, changed_at, created_at, first, txn
+from fencelock.engines.etcd.messages_pb2 import KeyValue
+from fencelock.engines.etcd.wire import (
+    BATCH,
+    changed_at,
+    created_at,
+    delete,
+    first,
+    get,
+    txn,
+    value_is,
+)
 from fencelock.io.contract import IO
 
 _MAX_SEEN = 4_000
 """How many things this client remembers. Others count from when their revision was reached."""
+
+_MIN_TIDY = 1_000
+"""With fewer tickets than this, a client does not look for those that it can forget."""
 
 
 class Tickets:
@@ -37,43 +50,77 @@ class Tickets:
         self.markers = Markers(cluster, self.leases)
         self.expiry = Expiry(io)
         self.entries: dict[str, Entry] = {}
-        """By the ticket's id, from its first request to join until it leaves."""
+        """By the ticket's id, from its first request to join until it leaves, or long after it expired."""
+        self._tidy_at = _MIN_TIDY
         self._labels = Labels()
 
     # --- entries
 
     def new_entry(self, ticket: Ticket) -> Entry:
-        entry = self.entries[ticket.id] = Entry(ticket, self._labels.take())
-        return entry
+        return self._keep(ticket, Entry(ticket, self._labels.take()))
 
     def give_back(self, id: str, entry: Entry) -> None:
         """If every request about this ticket was answered, another ticket may use its label."""
         if not entry.unanswered:
             self.entries.pop(id, None)
-            self._labels.give_back(entry.label)
+            if entry.label:
+                self._labels.give_back(entry.label)
 
-    async def find(self, ticket: Ticket, until: float) -> Entry | None:
-        """A ticket and its fence. If this client does not know them, it searches etcd."""
-        entry = self.entries.get(ticket.id)
-        if entry is not None and entry.view.fence:
-            return entry
-        keys = Keys.of(ticket.name)
-        answer = await self.cluster.read(RangeRequest(key=keys.queue, range_end=keys.end), until)
-        for kv in answer.kvs:
-            if Record.unpack(kv.value).id == ticket.id:
-                return Entry.found(ticket, kv, answer.header.revision)
-        return None
+    async def find(self, sought: Sequence[Ticket], until: float) -> list[Entry | None]:
+        """Tickets and their fences. If this client does not know them, it searches etcd."""
+        entries = [self.entries.get(ticket.id) for ticket in sought]
+        unknown = [at for at, one in enumerate(entries) if one is None or not one.view.fence]
+        found = await self.search([sought[at] for at in unknown], until)
+        for at, entry in zip(unknown, found, strict=True):
+            known, entries[at] = entries[at], entry
+            if entry is not None:
+                if known is not None and known.key == entry.key:
+                    entry.label, entry.unanswered = known.label, known.unanswered
+                self._keep(sought[at], entry)
+        return entries
 
-    async def locate(self, entry: Entry, until: float) -> bool:
-        """Learn the fence of a ticket, if it is not known. Returns False if it is not in the queue."""
-        if entry.view.fence:
-            return True
-        answer = await self.cluster.read(RangeRequest(key=entry.key), until)
-        own = first(answer)
-        if own is None:
-            return False
-        entry.learn(View(own.create_revision, answer.header.revision))
-        return True
+    async def search(self, sought: Sequence[Ticket], until: float) -> list[Entry | None]:
+        """Find tickets in etcd by their ids, whichever clients have entered them: two reads for all."""
+        entries: list[Entry | None] = [None] * len(sought)
+        for start in range(0, len(sought), BATCH):
+            batch = sought[start : start + BATCH]
+            pointers, _ = await self._get([_pointer(ticket) for ticket in batch], until)
+            there = [(start + at, kv) for at, kv in enumerate(pointers) if kv is not None]
+            records, revision = await self._get([kv.value for _, kv in there], until)
+            for (at, pointer), kv in zip(there, records, strict=True):
+                if kv is not None and kv.create_revision == pointer.create_revision:
+                    entries[at] = Entry.found(sought[at], kv, revision, self.io.now())
+                else:
+                    # It has left meanwhile, and its pointer with it. If the pointer is still the same,
+                    # somebody has deleted the ticket by hand.
+                    stale = changed_at(pointer.key, pointer.mod_revision)
+                    await self.cluster.txn(txn([stale], [delete(pointer.key)]), until)
+                    (entries[at],) = await self.search([sought[at]], until)
+        return entries
+
+    async def _get(self, keys: list[bytes], until: float) -> tuple[list[KeyValue | None], int]:
+        """What is stored under these keys, and the revision at which it was."""
+        if not keys:
+            return [], 0
+        request = txn(then=[get(key) for key in keys])
+        answer = await self.cluster.txn(request, until, repeatable=True)
+        found = [first(response.response_range) for response in answer.responses]
+        return found, answer.header.revision
+
+    def _keep(self, ticket: Ticket, entry: Entry) -> Entry:
+        """Remember an entry. Now and then, forget those whose tickets must have expired.
+
+        A ticket may have gone on, or have left, by another client. Its label is not used again then: its key
+        may still be there. If its entry is needed after all, it is found by the ticket's id.
+        """
+        if len(self.entries) >= self._tidy_at:
+            now = self.io.now()
+            for id, old in list(self.entries.items()):
+                if -math.inf < old.promised_until < now - old.record.ttl and old.watcher is None:
+                    self.entries.pop(id, None)
+            self._tidy_at = max(_MIN_TIDY, 2 * len(self.entries))
+        self.entries[ticket.id] = entry
+        return entry
 
     # --- looking where a ticket stands
 
@@ -97,7 +144,12 @@ class Tickets:
         return await self.take_in(entry, seen, answer.header.revision, until)
 
     async def unchanged(self, entry: Entry, view: View, until: float) -> bool:
-        """Whether nothing has happened to a ticket and the tickets ahead. Costs less than to look."""
+        """Whether nothing has happened to a ticket and the tickets ahead. Costs less than to look.
+
+        Returns False also if the tickets ahead are too many to ask.
+        """
+        if len(view.ahead) > BATCH:
+            return False
         same = [changed_at(one.key, one.version) for one in view.ahead]
         request = txn([created_at(entry.key, view.fence), *same])
         answer = await self.cluster.txn(request, until, repeatable=True)
@@ -131,19 +183,20 @@ class Tickets:
 
     async def _signal(self, entry: Entry, until: float) -> None:
         """Let the next ticket of the group know that this one has found room."""
-        if entry.lease is None:
+        change = entry.revised(signals=entry.record.signals + 1)
+        if change is None:
             return
-        record = entry.revised(signals=entry.record.signals + 1)
-        write = looking.write(entry, record, entry.lease)
+        same = [created_at(entry.key, entry.view.fence), value_is(entry.key, change.before.value)]
         with suppress(CallFailed):  # then the next ticket learns it from its own renewal
-            await self.cluster.txn(txn([created_at(entry.key, entry.view.fence)], [write]), until)
-            entry.written(record, entry.lease, entry.promised_until)
+            request = txn(same, looking.puts(entry, change.after))
+            if (await self.cluster.txn(request, until)).succeeded:
+                entry.written(change.after, entry.promised_until)
 
     async def remove_expired(self, entry: Entry, until: float) -> bool:
         """Take out all tickets ahead that have expired. Returns False if that failed."""
         ahead = entry.view.ahead
         try:
-            while expired := [one for one in ahead if self.left(one) <= 0][:BATCH]:
+            while expired := [one for one in ahead if self.left(one) <= 0][: BATCH // 2]:
                 request = partial(removal, entry.keys, expired, before=entry.view.fence)
                 answer = await self.markers.write(request, until)
                 if not answer.succeeded:
@@ -164,6 +217,10 @@ class Tickets:
         ahead = Ahead.read(kv)
         self.left(ahead)
         return ahead
+
+
+def _pointer(ticket: Ticket) -> bytes:
+    return Keys.of(ticket.name).pointer(ticket.id)
 
 
 class Expiry:

@@ -15,7 +15,7 @@ class Record(NamedTuple):
     """What is stored for a ticket: read by the waiter behind it, and shown to people."""
 
     edition: int
-    """Grows with each record that is written for this ticket. An older one never replaces a newer one."""
+    """Grows with each record that is written for this ticket, so that no two of them are the same."""
     ttl: float
     joined: float
     """When it joined, by its client's wall clock: only shown, never used to decide anything."""
@@ -30,7 +30,6 @@ class Record(NamedTuple):
         return cls(0, ticket.ttl, time.time(), ticket.id, ticket.owner, ticket.share)
 
     def pack(self) -> bytes:
-        """As text, in which the edition comes first: etcd compares values byte by byte."""
         share = self.share
         packed = (
             f"{share.weight}/{share.permits}/{self.signals}/{quote(share.group)}"

@@ -82,6 +82,10 @@ def changed_at(key: bytes, revision: int) -> Part:
     return {"result": Compare.EQUAL, "target": Compare.MOD, "key": key, "mod_revision": revision}
 
 
+def value_is(key: bytes, value: bytes) -> Part:
+    return {"result": Compare.EQUAL, "target": Compare.VALUE, "key": key, "value": value}
+
+
 def value_above(key: bytes, value: bytes) -> Part:
     """Whether a key's value is greater than another, byte by byte."""
     return {"result": Compare.GREATER, "target": Compare.VALUE, "key": key, "value": value}

@@ -58,6 +58,7 @@ class RedisEngine(Engine):
         clock="the Redis server's wall clock",
         supports_sharing=True,
         supports_notes=True,
+        portable=True,
     )
 
     def __init__(self, topology: Topology, where: str, io: IO) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from fencelock.core.ticket import Departure, Ticket
@@ -31,6 +33,12 @@ class Bidding:
         self._readmission = readmission
         self._pending = pending
         self._io = io
+        self._client = os.urandom(4).hex()
+        self._numbers = count(1)
+
+    def new_id(self, ticket: Ticket) -> str:
+        """The id of a new bid. No other bid has it, also no bid of another client for the same ticket."""
+        return f"{ticket.id}.{self._client}.{next(self._numbers)}"
 
     async def bid(self, links: NodeLinks, ticket: Ticket, state: TicketState, waits: bool) -> Bid:
         """One attempt. If it is refused, it is released at all nodes; if it is undecided, it stays there."""
@@ -42,7 +50,8 @@ class Bidding:
             links.expect(ticket.id)
             self._subscribe(links, ticket, state)
         if state.withdrawn:
-            state.begin_bid(ticket.id)
+            state.begin_bid(self.new_id(ticket))
+        state.elsewhere = False
         first = state.bids == 1 and not state.told
         bidder = ticket._replace(id=state.id)
 
@@ -53,6 +62,7 @@ class Bidding:
             else:
                 answer = Answer.parse(replies[0])
                 blank = blank or answer.vote is Vote.BLANK
+                state.elsewhere = state.elsewhere or answer.ours
                 orders = bid.answered(node, answer)
             return [raising(links, order.node, bidder, order.fence) for order in orders]
 
@@ -68,13 +78,13 @@ class Bidding:
         if bid.outcome is Outcome.WON and validity(ticket.ttl, self._io.now() - now) <= 0:
             bid.outcome = Outcome.REFUSED
         if bid.outcome is Outcome.REFUSED:
-            self._withdraw(links, bidder, state, waited if waits else None)
+            self.withdraw(links, bidder, state, waited if waits else None)
         if blank and bid.outcome is not Outcome.UNREACHABLE:
             self._readmission.start()
         return bid
 
-    def _withdraw(
-        self, links: NodeLinks, bidder: Ticket, state: TicketState, waited: float | None
+    def withdraw(
+        self, links: NodeLinks, bidder: Ticket, state: TicketState, waited: float | None = None
     ) -> None:
         """Release a bid at all nodes. With `waited` the ticket stays listed as a waiter."""
         state.withdrawn = True

@@ -5,6 +5,7 @@ docs/engines/redlock.md tells what it is good for. The files of this folder, fro
 
 - `opening`: from a URL to the engine. `engine`: the operations of the contract.
 - `bidding`: one attempt to hold a name. `ticket_state`: what the client remembers about a ticket.
+- `takeover`: going on with a ticket that another client has entered.
 - `protocol`: the pure rules of a bid, which the simulation runs too.
 - `quorum`, `asking`: a question to all nodes, and the error if too few answer. `inspection`: reads their
   views.
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencelock.core.backoff import Backoff
+from fencelock.core.errors import EngineError
 from fencelock.core.names import matches
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
@@ -35,10 +37,14 @@ from fencelock.engines.redlock.quorum import Quorum
 from fencelock.engines.redlock.readmission import Readmission
 from fencelock.engines.redlock.requests import introduction, releases, renewals
 from fencelock.engines.redlock.scripts import EVICT, INSPECT
+from fencelock.engines.redlock.takeover import Taken, Takeover
 from fencelock.engines.redlock.ticket_state import TicketState
 from fencelock.io.contract import IO
 
 _Holder = tuple[Ticket, TicketState]
+
+_MIN_TIDY = 1_000
+"""With fewer tickets than this, a client does not look for those that it can forget."""
 
 _WAITING = Standing(Place.WAITING)
 _GONE = Standing(Place.GONE)
@@ -56,6 +62,7 @@ class RedlockEngine(Engine):
         ),
         clock="each node's own, and a majority of them",
         fifo=False,
+        portable=True,
         fenced_while_waiting=False,
     )
 
@@ -66,7 +73,9 @@ class RedlockEngine(Engine):
         self._quorum = Quorum(nodes, self._readmission, where)
         self._pending = PendingReleases(nodes, io)
         self._bidding = Bidding(nodes, self._readmission, self._pending, io)
+        self._takeover = Takeover(nodes, self._bidding, io)
         self._states: dict[str, TicketState] = {}
+        self._tidy_at = _MIN_TIDY
         self._leaving: dict[str, TicketState] = {}
         """The tickets whose release was sent, and is not decided yet."""
         self._parked_lock = threading.Lock()
@@ -74,6 +83,7 @@ class RedlockEngine(Engine):
 
     async def enter(self, ticket: Ticket, *, if_free: bool, timeout: float) -> Standing:
         state = self._states.get(ticket.id) or self._new_state(ticket.id)
+        state.expires = self._io.now() + ticket.ttl
         kept, state.links = state.links, None
         links: NodeLinks | None = None
         try:
@@ -81,6 +91,11 @@ class RedlockEngine(Engine):
             bid = await self._bidding.bid(links, ticket, state, not if_free)
             if bid.outcome is Outcome.UNREACHABLE and await self._readmission.readmit(links):
                 bid = await self._bidding.bid(links, ticket, state, not if_free)
+            taken = Taken.GONE
+            if bid.outcome is Outcome.REFUSED and state.elsewhere:
+                (taken,) = await self._takeover.take_over(links, [(ticket, state)], timeout)
+                if taken is Taken.UNDECIDED:
+                    raise self._quorum.lost(ticket.name)
         except BaseException:
             self._states[ticket.id] = state  # until it leaves: some nodes may list it
             for these in (kept, links):
@@ -89,39 +104,79 @@ class RedlockEngine(Engine):
             if links is not None:
                 self._nodes.discard(links)
             raise
-        if bid.outcome is Outcome.REFUSED and not if_free:
+        refused = bid.outcome is Outcome.REFUSED and taken is not Taken.OVER
+        if refused and not if_free:
             self._states[ticket.id] = state
             state.links, state.fence = links, 0
             return Standing(Place.WAITING, recheck=self._recheck(state, bid))
         links.ignore(ticket.id)
-        if bid.outcome is Outcome.REFUSED:
+        if refused:
             self._states.pop(ticket.id, None)
         else:
             self._states[ticket.id] = state
         self._nodes.give(links)
-        if bid.outcome is Outcome.WON:
-            state.fence, state.abandoned = bid.fence, bid.abandoned
-            return Standing(Place.ADMITTED, bid.fence, bid.abandoned)
+        if refused:
+            return Standing(Place.REFUSED)
         if bid.outcome is Outcome.UNREACHABLE:
             raise self._quorum.lost(ticket.name)
-        return Standing(Place.REFUSED)
+        if bid.outcome is Outcome.WON:
+            state.fence, state.abandoned = bid.fence, bid.abandoned
+        return Standing(Place.ADMITTED, state.fence, state.abandoned)
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
         standings: list[Standing | None] = [_GONE] * len(tickets)
         holders: dict[int, _Holder] = {}
+        elsewhere: list[int] = []
         for index, ticket in enumerate(tickets):
             state = self._states.get(ticket.id)
             if state is not None and state.fence:
                 holders[index] = ticket._replace(id=state.id), state
-            elif state is not None:
+            elif state is not None and state.waits_here:
                 standings[index] = _WAITING
+            else:
+                elsewhere.append(index)
         if holders:
             outcomes = await self._renew(list(holders.values()), timeout)
-            for (index, (_, state)), outcome in zip(holders.items(), outcomes, strict=True):
+            for (index, (ticket, state)), outcome in zip(holders.items(), outcomes, strict=True):
                 if outcome is None:
                     standings[index] = None
                 elif outcome:
                     standings[index] = Standing(Place.ADMITTED, state.fence, state.abandoned)
+                    state.expires = self._io.now() + ticket.ttl
+                else:
+                    elsewhere.append(index)
+        if elsewhere:
+            try:
+                found = await self._renew_elsewhere([tickets[at] for at in elsewhere], timeout)
+            except EngineError:
+                if len(elsewhere) == len(tickets):
+                    raise
+                found = [None] * len(elsewhere)  # the others have their answers
+            for index, standing in zip(elsewhere, found, strict=True):
+                standings[index] = standing
+        return standings
+
+    async def _renew_elsewhere(
+        self, tickets: Sequence[Ticket], timeout: float
+    ) -> list[Standing | None]:
+        """Renew tickets that this client does not know, or that another client may have taken over."""
+        states = [self._states.get(one.id) or self._new_state(one.id) for one in tickets]
+        links = await self._quorum.take(None, timeout)
+        with self._nodes.returned(links):
+            pairs = list(zip(tickets, states, strict=True))
+            results = await self._takeover.take_over(links, pairs, timeout)
+        standings: list[Standing | None] = []
+        for ticket, state, taken in zip(tickets, states, results, strict=True):
+            if taken is Taken.OVER:
+                self._states[ticket.id] = state
+                state.expires = self._io.now() + ticket.ttl
+                standings.append(Standing(Place.ADMITTED, state.fence, state.abandoned))
+            elif taken is Taken.UNDECIDED:
+                standings.append(None)
+            else:
+                # A waiter that is known here waits, also while no node lists it: it asks again soon.
+                waits = taken is Taken.LISTED or self._states.get(ticket.id) is state
+                standings.append(_WAITING if waits and not state.fence else _GONE)
         return standings
 
     async def leave(
@@ -135,6 +190,7 @@ class RedlockEngine(Engine):
         kept, state.links = state.links, None
         if kept is not None:
             kept.ignore(ticket.id)
+        state.elsewhere = again is not None and again.elsewhere
         release = Release(ticket._replace(id=state.id), state.fence, departure, state.channels)
         links: NodeLinks | None = None
         told_before = () if again is None else again.known_at()
@@ -146,6 +202,7 @@ class RedlockEngine(Engine):
             if replies is not None and node not in state.released:
                 # A node that was told before may have released then, and its answer was lost.
                 state.released[node] = yes = replies[0] == 1 or node in told_before
+                state.elsewhere = state.elsewhere or replies[0] == 2
                 tally.answered(yes)
             return ()
 
@@ -169,6 +226,13 @@ class RedlockEngine(Engine):
         if tally.outcome is None:
             self._keep_undecided(ticket, state)
             raise self._quorum.lost(ticket.name)
+        if not tally.outcome and state.elsewhere:
+            # Another client has the lock for this ticket. If it can be taken over, it is known from then on.
+            (standing,) = await self._renew_elsewhere([ticket], timeout)
+            if standing is None:
+                raise self._quorum.lost(ticket.name)
+            if standing.place is Place.ADMITTED:
+                return await self.leave(ticket, timeout=timeout, departure=departure)
         return tally.outcome
 
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
@@ -235,6 +299,14 @@ class RedlockEngine(Engine):
                 self._nodes.give(state.links)
 
     def _new_state(self, id: str) -> TicketState:
+        if len(self._states) >= self._tidy_at:
+            # Tickets that went on by another client, or whose caller is gone. If they are needed after all,
+            # they are found at the nodes.
+            now = self._io.now()
+            for old, state in list(self._states.items()):
+                if state.expires < now and state.links is None and state.parked is None:
+                    self._states.pop(old, None)
+            self._tidy_at = max(_MIN_TIDY, 2 * len(self._states))
         backoff = Backoff(0.01, 0.5, self._io.random)
         return TicketState(id, self._io.now(), backoff, len(self._nodes.all))
 

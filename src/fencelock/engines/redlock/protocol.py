@@ -60,14 +60,19 @@ class Answer(NamedTuple):
     """The newest fence here whose holder released."""
     recheck: float = 0.0
     """If refused: seconds until the lock expires here."""
+    ours: bool = False
+    """If refused: whether another bid of the same ticket has the lock here."""
 
     @classmethod
     def parse(cls, reply: Sequence[int]) -> Answer:
         """Read a script's reply."""
         vote = Vote(reply[0])
         if vote is Vote.GRANTED:
-            return cls(vote, *reply[1:4])
-        return cls(vote, recheck=reply[1] / 1000 if vote is Vote.REFUSED else 0.0)
+            _, fence, dirty, clean = reply
+            return cls(vote, fence, dirty, clean)
+        if vote is Vote.REFUSED:
+            return cls(vote, recheck=reply[1] / 1000, ours=reply[2:] == [1])
+        return cls(vote)
 
 
 class Outcome(Enum):

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fencelock.core.ticket import Departure, Ticket
 from fencelock.engines.redlock.asking import Request
 from fencelock.engines.redlock.node_links import NodeLinks
-from fencelock.engines.redlock.scripts import GRANT, RAISE, RELEASE, RENEW, keys_of
+from fencelock.engines.redlock.scripts import (
+    FIND,
+    GRANT,
+    RAISE,
+    RELEASE,
+    RENEW,
+    TAKE_OVER,
+    keys_of,
+)
 from fencelock.engines.resp.packing import bulk, bulks
 
 _NEVER = bulks("")
@@ -43,6 +51,32 @@ def renewals(links: NodeLinks, holders: Iterable[tuple[Ticket, int]]) -> list[Re
     facts = [(keys_of(one.name), one.id, _ms(one.ttl), str(fence)) for one, fence in holders]
     return [
         Request.of(node, [RENEW.call(keys, links.runs[node], *its) for keys, *its in facts])
+        for node in links.connected()
+    ]
+
+
+def finds(links: NodeLinks, tickets: Iterable[Ticket]) -> list[Request]:
+    """Ask which of these tickets have the lock, or are listed as waiters."""
+    facts = [(keys_of(one.name), one.id) for one in tickets]
+    return [
+        Request.of(node, [FIND.call(keys, links.runs[node], id) for keys, id in facts])
+        for node in links.connected()
+    ]
+
+
+def takeovers(
+    links: NodeLinks, holders: Iterable[tuple[Ticket, int, Sequence[str]]]
+) -> list[Request]:
+    """Renew many tickets, each with its fence and the channels on which it waited, under new bids."""
+    facts = [
+        ((keys_of(one.name)), (one.id, _ms(one.ttl), str(fence), one.owner.pack()), channels)
+        for one, fence, channels in holders
+    ]
+    return [
+        Request.of(
+            node,
+            [TAKE_OVER.call(keys, links.runs[node], *its, at[node]) for keys, its, at in facts],
+        )
         for node in links.connected()
     ]
 

@@ -35,10 +35,12 @@ GRANT = _script("node", "name", "grant")
 RAISE = _script("node", "name", "raise", flags="allow-oom")
 RENEW = _script("node", "name", "renew", flags="allow-oom")
 RELEASE = _script("node", "name", "release", flags="allow-oom")
+FIND = _script("node", "name", "find", flags="allow-oom")
+TAKE_OVER = _script("node", "name", "take_over", flags="allow-oom")
 EVICT = _script("node", "name", "evict", flags="allow-oom")
 INSPECT = _script("node", "name", "inspect", flags="allow-oom")
 LOOK = _script("node", "look")
 READMIT = _script("node", "readmit")
-SCRIPTS = (GRANT, RAISE, RENEW, RELEASE, EVICT, INSPECT, LOOK, READMIT)
+SCRIPTS = (GRANT, RAISE, RENEW, RELEASE, FIND, TAKE_OVER, EVICT, INSPECT, LOOK, READMIT)
 LOAD_SCRIPTS = [pack([("SCRIPT", "LOAD", script.text)]) for script in SCRIPTS]
 """For a node that does not know the scripts any more."""

@@ -11,8 +11,8 @@ class TicketState:
     """A ticket that holds or waits."""
 
     __slots__ = (
-        "abandoned", "asked_on", "backoff", "bids", "channels", "expires", "fence", "id", "links", "owner",
-        "parked", "released", "since", "told", "unheard", "withdrawn",
+        "abandoned", "asked_on", "backoff", "bids", "channels", "elsewhere", "expires", "fence", "id",
+        "links", "owner", "parked", "released", "since", "told", "unheard", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, id: str, now: float, backoff: Backoff, nodes: int) -> None:
@@ -21,6 +21,8 @@ class TicketState:
         self.bids = 0
         self.withdrawn = True
         """Whether its last bid was released: the next bid needs another id."""
+        self.elsewhere = False
+        """Whether a node has the lock for another bid of this ticket, probably another client's."""
         self.fence = 0
         self.abandoned = False
         self.since = now
@@ -38,17 +40,22 @@ class TicketState:
         self.released: dict[int, bool] = {}
         """What nodes have answered to its release: True if it is gone, False if it was not there."""
         self.expires = 0.0
-        """While the release is undecided: when the ticket has expired anyway, and nobody asks again."""
+        """When the ticket has expired, unless another client renews it."""
         self.links: NodeLinks | None = None
         """While it waits: the links on which wake-ups arrive."""
         self.parked: NodeLinks | None = None
         """The same links while its caller sleeps on them. Nobody else may use them then."""
 
+    @property
+    def waits_here(self) -> bool:
+        """Whether its caller waits at this client, and not perhaps at another one."""
+        return not self.fence and (self.links is not None or self.parked is not None)
+
     def begin_bid(self, id: str) -> None:
         """Bid with a new id: a late release of the previous bid must not take away what this one gets."""
         self.bids += 1
         self.withdrawn = False
-        self.id = id if self.bids == 1 else f"{id}.{self.bids}"
+        self.id = id
         self.told = set()
         self.released = {}
         self.asked_on, self.unheard = None, []

@@ -101,7 +101,8 @@ class Meters:
 
     def forget(self) -> None:
         """Forget all tickets. Their events come no more."""
-        self._mutex = threading.Lock()
+        # Re-entrant, because a signal handler may use a lock while this thread reads the counts.
+        self._mutex = threading.RLock()
         self._open: dict[int, _Open] = {}
         self._requests: Counter[tuple[str, str, str]] = Counter()
         # What was seen once is reported from then on, if need be as zero.
@@ -228,7 +229,8 @@ class Meters:
         with self._mutex:
             if removed:  # so it did not hear of their end
                 self._open.clear()
-            return [each for each in self._open.values() if not states or each.state in states]
+            every = list(self._open.values())
+        return [each for each in every if not states or each.state in states]
 
 
 def _seconds(meter: Meter, name: str, description: str) -> Histogram:

@@ -14,7 +14,6 @@ from prometheus_client.core import (
 )
 from prometheus_client.samples import Exemplar as ShownExemplar
 
-from fencelock.observe import families
 from fencelock.observe.cells import Counted, Distribution, Exemplar
 from fencelock.observe.prometheus.shared import SharedHistogram, SharedNumber, limits_of
 from fencelock.observe.tally import Tally
@@ -54,7 +53,7 @@ class Metrics(Tally):
 
     def describe(self) -> Iterable[Metric]:
         """The metrics without their values, for the registry."""
-        return [_shown(Counted(family, {}, {})) for family in families.ALL]
+        return [_shown(Counted(family, {}, {})) for family in self.shows]
 
     def collect(self) -> Iterator[Metric]:
         """The metrics of this process."""

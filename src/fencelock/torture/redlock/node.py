@@ -56,7 +56,8 @@ class Node:
         if self._mine(trace, id):
             trace.expires = max(trace.expires, now + ttl)
         elif trace.holder not in ("", id):
-            return Answer(Vote.REFUSED, recheck=(trace.expires - now) / 1000)
+            left = (trace.expires - now) / 1000
+            return Answer(Vote.REFUSED, recheck=left, ours=self._ours(trace, id))
         else:
             if trace.open:
                 trace.dirty = trace.fence
@@ -86,6 +87,24 @@ class Node:
         if not self._mine(trace, id) or trace.fence != fence:
             return False
         trace.expires = max(trace.expires, now + ttl)
+        self._cover(fence, ttl)
+        return True
+
+    def find(self, name: str, id: str, now: int) -> Answer:
+        """Whether a bid of this ticket has the lock here. Changes nothing."""
+        if self._blank(now):
+            return Answer(Vote.BLANK)
+        trace = self._trace(name, now)
+        return trace.granted() if self._ours(trace, id) else Answer(Vote.REFUSED)
+
+    def take_over(self, name: str, id: str, ttl: int, fence: int, now: int) -> bool | None:
+        """Renew a ticket that has the lock under another bid, and make it the lock of this bid."""
+        if self._blank(now):
+            return None
+        trace = self._trace(name, now)
+        if not self._ours(trace, id) or trace.fence != fence:
+            return False
+        trace.holder, trace.expires = id, max(trace.expires, now + ttl)
         self._cover(fence, ttl)
         return True
 
@@ -154,6 +173,10 @@ class Node:
 
     def _mine(self, trace: Trace, id: str) -> bool:
         return trace.holder == id and trace.fence > self.floor
+
+    def _ours(self, trace: Trace, id: str) -> bool:
+        same = trace.holder.partition(".")[0] == id.partition(".")[0]
+        return bool(trace.holder) and same and trace.fence > self.floor
 
     def _cover(self, fence: int, ttl: int) -> None:
         if fence > self.ceiling:

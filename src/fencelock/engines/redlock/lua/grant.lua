@@ -1,7 +1,8 @@
 -- The first phase: take the lock here if it is free, under a fence above all earlier ones.
 -- ARGV: RUN, ID, TTL_MS, HINT (the client's clock in µs, or 0), OWNER,
 --       CHANNEL (where to wake it if it is refused, or ''), WAITED_MS ('': it asks for the first time)
--- Returns {GRANTED, fence, dirty, clean}, {REFUSED, ms until the lock expires} or {BLANK, ms}.
+-- Returns {GRANTED, fence, dirty, clean}, {REFUSED, ms until the lock expires, 1 if another bid of the same ticket
+-- has it, else 0} or {BLANK, ms}.
 
 -- A clock that is a hundred years ahead would raise fences to where Lua can't tell a number from the next one.
 local ttl_ms, hint = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -36,7 +37,7 @@ if holder and holder ~= id then
   if ARGV[6] ~= '' then
     wait_here(ARGV[6], tonumber(ARGV[7]) or 0, ARGV[5])
   end
-  return {REFUSED, math.max(0, redis.call('PTTL', lock))}
+  return {REFUSED, math.max(0, redis.call('PTTL', lock)), ours() and 1 or 0}
 end
 
 if open == 1 then

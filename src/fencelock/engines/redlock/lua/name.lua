@@ -3,7 +3,7 @@
 --   KEYS[3]  the trace, for a day longer than the lock: the fence; open (1 until its holder has departed); dirty and
 --            clean, the newest fences whose holders ended without a release and with one
 --   KEYS[4]  the waiters, "CHANNEL ID OWNER" by when they came: a hint whom to wake, no right to the lock
---   ARGV[2]  ID, of the bid: "TICKET.NUMBER"
+--   ARGV[2]  ID, of the bid: "TICKET.CLIENT.NUMBER"
 local lock, trace, waiters, id = KEYS[2], KEYS[3], KEYS[4], ARGV[2]
 local fence, open, dirty, clean = 0, 0, 0, 0
 local DAY = 24 * 3600 * 1000

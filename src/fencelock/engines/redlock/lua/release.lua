@@ -2,7 +2,7 @@
 -- ARGV: RUN, ID, FENCE (under which the ticket held), DEPARTURE ('0': released, '1': lost, '2': withdrawn),
 --       CHANNEL, OWNER, WAITED_MS: of a ticket that stays listed as a waiter; with WAITED_MS '' the ticket is
 --       taken off the list
--- Returns 1, or 0 if it was not there.
+-- Returns 1, 0 if it was not there, or 2 if another bid of the same ticket is.
 local first
 if holder == id then
   redis.call('DEL', lock)
@@ -26,7 +26,7 @@ if holder ~= id then
   if ARGV[7] == '' then
     wait_no_more(ARGV[5], ARGV[6])
   end
-  return 0
+  return ours() and 2 or 0
 end
 wake(first)
 if ARGV[7] ~= '' then

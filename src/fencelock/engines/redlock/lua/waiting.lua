@@ -13,9 +13,19 @@ local function extend(ttl_ms)
   cover(fence, ttl_ms)
 end
 
--- Whether this ticket has the lock, and not only in data from before the node lost some.
+-- Whether this bid has the lock, and not only in data from before the node lost some.
 local function mine()
   return holder == id and fence > floor
+end
+
+-- The ticket of a bid.
+local function ticket_of(bid)
+  return string.match(bid, '^[^.]*')
+end
+
+-- Whether this bid has the lock, or another bid of the same ticket, perhaps of another client.
+local function ours()
+  return holder and ticket_of(holder) == ticket_of(id) and fence > floor
 end
 
 local function granted()
@@ -24,7 +34,7 @@ end
 
 -- The entry of a waiter: by its ticket, the same for all its bids.
 local function waiter(channel, owner)
-  return channel .. ' ' .. string.match(id, '^[^.]*') .. ' ' .. owner
+  return channel .. ' ' .. ticket_of(id) .. ' ' .. owner
 end
 
 -- List this ticket as a waiter. It says how long it has waited, so that no clocks are compared.

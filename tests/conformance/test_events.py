@@ -8,7 +8,10 @@ from tests.conformance.cells import ENGINES, Cell
 from tests.observe.recorder import Recorder
 from tests.waiting import soon, within
 
-LABELS = {"redis+cluster": "redis", **{each: "http" for each in ENGINES if each.startswith("http+")}}
+LABELS = {
+    "redis+cluster": "redis",
+    **{each: "http" for each in ENGINES if each.startswith("http+")},
+}
 
 
 async def test_what_observers_hear(cell: Cell) -> None:

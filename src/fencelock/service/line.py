@@ -29,7 +29,6 @@ from fencelock.service.acts import Acts
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused, problem_of
 
-
 HEARTBEAT = 15.0
 """Seconds between two pings."""
 
@@ -101,9 +100,9 @@ class Line:
             answer = await self._acts.perform(act, self._principal)
         except Exception as error:
             answer = Answer(problem=problem_of(error))
-        await self._send(Reply(request.seq, answer))
-        if isinstance(act, Enter):
+        if isinstance(act, Enter):  # first, so that the next request for the ticket finds it parked
             self._park_waiting(act, answer)
+        await self._send(Reply(request.seq, answer))
 
     # --- waiting tickets
 
@@ -145,7 +144,7 @@ class Line:
 
     async def _send(self, message: Hello | Reply | Wake) -> None:
         with suppress(ConnectionError):  # the client is gone, and asks again elsewhere
-            await self._socket.send_str(encode(message).decode())
+            await self._socket.send_frame(encode(message), WSMsgType.TEXT)
 
 
 def _concerned(act: AnyAct) -> list[str]:

@@ -79,7 +79,9 @@ class BlockingLink(Link):
                 self._set_timeout(self.used_at + timeout - clock.now())
         except TimeoutError as error:
             self.close()
-            raise RequestFailed(f"no answer within {timeout:.3g} s", "unknown", TIMED_OUT) from error
+            raise RequestFailed(
+                f"no answer within {timeout:.3g} s", "unknown", TIMED_OUT
+            ) from error
         except (OSError, Violation, msgspec.DecodeError) as error:
             raise self._lost(error) from error
         except BaseException:  # interrupted between request and answer
@@ -157,7 +159,9 @@ class BlockingLink(Link):
             self.close()
             if self.dismissed:
                 return None
-            raise RequestFailed(str(error) or type(error).__name__, "not applied", "closed") from error
+            raise RequestFailed(
+                str(error) or type(error).__name__, "not applied", "closed"
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -188,7 +192,7 @@ class BlockingLink(Link):
             return False  # a message of TLS itself
         except (OSError, Violation, msgspec.DecodeError, RequestFailed):
             return True
-        return self.broken
+        return bool(self.broken)
 
     def shut_down(self) -> None:
         """End the link from another thread. The thread that reads from it wakes up and closes it.

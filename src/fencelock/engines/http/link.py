@@ -93,9 +93,7 @@ class Link(ABC):
     """Whether the link takes no more requests, or why."""
 
     @abstractmethod
-    def exchange(
-        self, act: AnyAct, timeout: float, waiter: str = ""
-    ) -> Answer | Awaitable[Answer]:
+    def exchange(self, act: AnyAct, timeout: float, waiter: str = "") -> Answer | Awaitable[Answer]:
         """Ask for an act. `RequestFailed` if there is no answer.
 
         With `waiter`, the act is an `Enter` of this ticket: if it must wait, its wake-up is collected from

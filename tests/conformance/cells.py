@@ -18,6 +18,7 @@ from uuid import uuid4
 import pytest
 
 import fencelock
+from fencelock.engines.contract import Traits
 from fencelock.io.blocking import run
 from fencelock.primitives.claim import Claim
 from tests.waiting import soon
@@ -140,8 +141,16 @@ class Cell:
 
     def needs(self, trait: str) -> None:
         """Skip the test if this engine declares that it can't do that."""
-        if not getattr(self.client().traits, trait):
+        if not getattr(self.traits, trait):
             pytest.skip(f"trait {trait}=False")
+
+    @property
+    def traits(self) -> Traits:
+        """What this engine promises, after a first contact if it is not known before."""
+        with fencelock.Client(self.url) as client:
+            if client.traits.provisional:
+                client.names("nothing")
+            return client.traits
 
     async def run(self, act: Callable[[], Any], *, keep: bool = True) -> Any:
         """Act as a caller of no importance. The result lives as long as the cell, unless told otherwise."""

@@ -92,7 +92,7 @@ async def test_somebody_is_there_first(cell: Cell, tmp_path: Path) -> None:
 
 async def test_an_engine_that_numbers_by_itself_says_so(cell: Cell, tmp_path: Path) -> None:
     client = cell.client()
-    if client.traits.accepts_floor:
+    if cell.traits.accepts_floor:
         return
     await seen_before(cell, client, tmp_path)
     with pytest.raises(fencelock.StaleFence) as caught:

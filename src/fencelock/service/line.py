@@ -113,10 +113,10 @@ class Line:
         except Exception as error:
             problem = problem_of(error)
             answer, code = Answer(problem=problem), problem.status
+        if isinstance(act, Enter):  # first, so that the next request for the ticket finds it parked
+            self._park_waiting(act, answer)
         await self._send(Reply(request.seq, answer))
         self._counters.served(_ROUTES[type(act)], code, monotonic() - began)
-        if isinstance(act, Enter):
-            self._park_waiting(act, answer)
 
     # --- waiting tickets
 
@@ -158,7 +158,7 @@ class Line:
 
     async def _send(self, message: Hello | Reply | Wake) -> None:
         with suppress(ConnectionError):  # the client is gone, and asks again elsewhere
-            await self._socket.send_str(encode(message).decode())
+            await self._socket.send_frame(encode(message), WSMsgType.TEXT)
 
 
 def _concerned(act: AnyAct) -> list[str]:

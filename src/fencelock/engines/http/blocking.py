@@ -192,7 +192,7 @@ class BlockingLink(Link):
             return False  # a message of TLS itself
         except (OSError, Violation, msgspec.DecodeError, RequestFailed):
             return True
-        return self.broken
+        return bool(self.broken)
 
     def shut_down(self) -> None:
         """End the link from another thread. The thread that reads from it wakes up and closes it.

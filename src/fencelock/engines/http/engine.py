@@ -1,7 +1,7 @@
 """The engine in front of a lock service: `fencelock serve`, which has the real engine behind it.
 
-The client makes a ticket's id, so a request can be repeated at any replica. If a replica fails, the tickets that
-wait there enter again at another one, and keep their places. The files of this folder:
+The client makes a ticket's id, so a request can be repeated at any replica. If a replica fails, the tickets
+that wait there enter again at another one, and keep their places. The files of this folder:
 
 - `opening`: from a URL to the engine. `engine`: the operations of the contract.
 - `wire`: what client and service say to each other. `failures`: what the service's problems mean.
@@ -295,7 +295,7 @@ def _standings(answer: Answer, count: int) -> list[Standing | None]:
     standings = answer.standings or []
     if len(standings) != count:
         raise EngineError("the service has not answered for each ticket", outcome="unknown")
-    return [each and each.unpack() for each in standings]
+    return [None if each is None else each.unpack() for each in standings]
 
 
 def _batches(tickets: Sequence[Ticket]) -> Iterator[Sequence[Ticket]]:

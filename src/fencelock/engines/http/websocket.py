@@ -1,7 +1,7 @@
 """The client's side of WebSocket (RFC 6455), as far as the lock service needs it. No I/O.
 
-A connection begins with a `Handshake`, which is HTTP. Then a `Stream` takes in what arrives, and `frame` packs
-what is sent. Messages are text. There are no extensions, so nothing is compressed.
+A connection begins with a `Handshake`, which is HTTP. Then a `Stream` takes in what arrives, and `frame`
+packs what is sent. Messages are text. There are no extensions, so nothing is compressed.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Stream:
                 messages.append(data[body:stop])
             else:
                 self._take(first, data[body:stop], messages)
-                if self.closed is not None:
+                if first & 0x0F == CLOSE:
                     break
         self._rest = data[start:]
         return messages

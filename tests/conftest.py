@@ -23,6 +23,7 @@ from tests.servers_etcd import EtcdCluster
 from tests.servers_mysql import MysqlFactory, MysqlServer
 from tests.servers_postgresql import PostgresqlFactory, PostgresqlServer
 from tests.servers_redlock import RedlockSet
+from tests.servers_service import Replica
 from tests.servers_shared import SharedServers, ask
 from tests.servers_zookeeper import Ensemble
 
@@ -159,6 +160,25 @@ def shared_mysql(
 ) -> Iterator[MysqlServer]:
     with MysqlServer(tmp_path_factory.mktemp("mysql"), mysql_template) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def replica_of(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Replica]]:
+    """The worker's own replica in front of an engine: `replica_of("redis")`. No test damages it."""
+    replicas: dict[str, Replica] = {}
+    with ExitStack() as running:
+
+        def start(engine: str) -> Replica:
+            if engine not in replicas:
+                folder = tmp_path_factory.mktemp(f"service-{engine}")
+                file = f"sqlite:///{folder}/locks.db"
+                url = file if engine == "sqlite" else request.getfixturevalue(f"{engine}_url")
+                replicas[engine] = running.enter_context(Replica(folder, url))
+            return replicas[engine]
+
+        yield start
 
 
 # Private servers: for tests that stop, freeze, fill up or reconfigure them.

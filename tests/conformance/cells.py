@@ -34,6 +34,10 @@ ENGINES = (
     "postgresql+advisory",
     "mysql",
     "mysql+getlock",
+    "http+redis",
+    "http+sqlite",
+    "http+etcd",
+    "http+postgresql",
 )
 FACES = ("sync", "async")
 CELLS = [(engine, face) for engine in ENGINES for face in FACES]

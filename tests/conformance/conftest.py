@@ -52,6 +52,9 @@ def url_of(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:
     if engine == "mysql+getlock":
         url = str(request.getfixturevalue("mysql_url"))
         return url.replace("mysql://", "mysql+getlock://") + HEARTBEAT
+    if engine.startswith("http+"):
+        replica_of = request.getfixturevalue("replica_of")
+        return str(replica_of(engine.removeprefix("http+")).url)
     if engine == "redis+cluster":
         return str(request.getfixturevalue("redis_cluster").url)
     return str(request.getfixturevalue(f"{engine}_url"))

@@ -4,11 +4,14 @@ import pytest
 
 import fencelock
 from fencelock import observe
-from tests.conformance.cells import Cell
+from tests.conformance.cells import ENGINES, Cell
 from tests.observe.recorder import Recorder
 from tests.waiting import soon, within
 
-LABELS = {"redis+cluster": "redis"}
+LABELS = {
+    "redis+cluster": "redis",
+    **{each: "http" for each in ENGINES if each.startswith("http+")},
+}
 
 
 async def test_what_observers_hear(cell: Cell) -> None:

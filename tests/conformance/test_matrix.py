@@ -29,6 +29,8 @@ OTHER_WAYS = {
     "redlocks": "redlock",
     "etcds": "etcd",
     "zookeepers": "zookeeper",
+    "http": "http+redis",
+    "https": "http+redis",
 }
 
 

@@ -15,7 +15,7 @@ from fencelock.core.durations import check_positive
 from fencelock.core.errors import FencelockError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, Owner, Share
-from fencelock.engines.contract import NO_SHARING, Engine, Guarantee, Traits
+from fencelock.engines.contract import NO_SHARING, UNSAFE, Engine, Guarantee, Traits
 from fencelock.engines.registry import opener_of
 from fencelock.io.contract import IO
 from fencelock.observe.audience import Audience
@@ -103,14 +103,11 @@ class BaseClient:
     def _allow(self, purpose: Guarantee) -> None:
         if purpose not in ("efficiency", "correctness"):
             raise ValueError(f"purpose must be 'efficiency' or 'correctness', not {purpose!r}")
-        if purpose == "correctness" and self.traits.guarantee != "correctness":
-            raise UnsafeEngine(
-                "this engine can only promise an efficiency lock: in a failover, a restart or a clock "
-                "jump two holders are possible. For a correctness lock use etcd:// or zookeeper://, or "
-                "sqlite:// on one machine, or postgresql:// or mysql:// on one server whose clock is never "
-                "set forward (traits.condition has the details); or keep this engine with "
-                "purpose='efficiency' and let your storage check the fence"
-            )
+        traits = self.traits
+        if purpose == "correctness" and traits.guarantee != "correctness":
+            if not traits.provisional:
+                raise UnsafeEngine(UNSAFE)
+            self._contexts.require(purpose)
 
     def _options(self, known: KnowsOptions, given: Mapping[str, Any]) -> LockOptions:
         """What the caller gave, checked, and this client's defaults for everything else.

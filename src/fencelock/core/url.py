@@ -11,6 +11,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 _NAMED = ("memory",)
 """Schemes whose URLs contain a name and no host. The name is any text."""
 
+_TOKENS = ("http", "https")
+"""Schemes whose URLs contain a token instead of a user: it is a secret."""
+
 _HOST = re.compile(r"(?:\[(?P<address>[^\]]+)\]|(?P<name>[^:\[]+))(?::(?P<port>[0-9]{0,5}))?")
 """`name`, `name:port` or `[address]:port`."""
 
@@ -78,7 +81,8 @@ class Url(NamedTuple):
     def __str__(self) -> str:
         """The URL for people: the password is replaced and the options are left out."""
         secret = ":***" if self.password else ""
-        credentials = f"{self.user or ''}{secret}@" if self.user or self.password else ""
+        user = "***" if self.user and self.scheme in _TOKENS else self.user or ""
+        credentials = f"{user}{secret}@" if self.user or self.password else ""
         show = _show if self.scheme not in _NAMED else lambda name, _: name
         hosts = ",".join(show(host, port) for host, port in self.hosts)
         return f"{self.scheme}://{credentials}{hosts}{self.path}"

@@ -34,6 +34,13 @@ NO_SHARING = (
     "sqlite://, redis://, etcd://, zookeeper://, postgresql:// or mysql://"
 )
 
+UNSAFE = (
+    "this engine can only promise an efficiency lock: in a failover, a restart or a clock jump two holders "
+    "are possible. For a correctness lock use etcd:// or zookeeper://, or sqlite:// on one machine, or "
+    "postgresql:// or mysql:// on one server whose clock is never set forward (traits.condition has the "
+    "details); or keep this engine with purpose='efficiency' and let your storage check the fence"
+)
+
 REENTERED = (
     "a signal handler or a finalizer asked for a lock in the middle of another request of the same "
     "thread: let it set a flag, and ask outside of it"
@@ -76,6 +83,9 @@ class Traits(NamedTuple):
     condition: str = ""
     """What *correctness* depends on, besides clocks whose rates differ by less than 1 %. The text follows
     the words "as long as". It is empty if there is nothing else, and for *efficiency*."""
+    provisional: bool = False
+    """Whether these are only assumptions: the engine learns its traits at the first contact. Until then it
+    promises the least, and nothing is refused that it may be able to do."""
 
     @property
     def leases_expire(self) -> bool:
@@ -104,6 +114,9 @@ class Engine(ABC):
     traits: Traits
     label = "other"
     """The kind of engine, for people: "redis" and so on. The registry sets it."""
+    required: Guarantee = "efficiency"
+    """What the client needs. An engine with provisional traits that turns out to promise less refuses every
+    ticket with `UnsafeEngine`, before anything is changed."""
 
     def label_of(self, name: str) -> str:
         """The label of the engine that keeps this name."""

@@ -42,6 +42,8 @@ _BUILT_IN = {
     "etcds": ("fencelock.engines.etcd.engine", "open_etcd", "etcd"),
     "zookeeper": ("fencelock.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),
     "zookeepers": ("fencelock.engines.zookeeper.engine", "open_zookeeper", "zookeeper"),
+    "http": ("fencelock.engines.http.opening", "open_http", "http"),
+    "https": ("fencelock.engines.http.opening", "open_http", "http"),
 }
 
 _VARIANTS = {
@@ -51,6 +53,7 @@ _VARIANTS = {
     "redlocks": "redlock",
     "etcds": "etcd",
     "zookeepers": "zookeeper",
+    "https": "http",
 }
 """Schemes that reach the same kind of engine in another way."""
 

@@ -54,8 +54,13 @@ class RoutedEngine(Engine):
         self._table = table
         self._engines = engines
         self._io = io
-        self.traits = _common_traits(engines)
+        _common_traits(engines)  # noticed now if they don't go together
         self.part_of = lru_cache(4096)(self._part_of)
+
+    @property
+    def traits(self) -> Traits:  # type: ignore[override]  # a part may learn its traits later
+        """What all parts can promise."""
+        return _common_traits(self._engines)
 
     def _part_of(self, name: str) -> Engine:
         """The engine of a name."""
@@ -165,7 +170,7 @@ def _common_traits(engines: list[Engine]) -> Traits:
     traits = [engine.traits for engine in engines]
     if len({each.leases_expire for each in traits}) > 1:
         raise ValueError("engines with a ttl and engines without one can't be used as one")
-    weakest = min(traits, key=lambda each: each.guarantee == "correctness")
+    weakest = min(traits, key=lambda each: (each.guarantee == "correctness", each.provisional))
     return weakest._replace(
         fifo=all(each.fifo for each in traits),
         push=all(each.push for each in traits),

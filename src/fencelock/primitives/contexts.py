@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from fencelock.core.errors import FencelockError
+from fencelock.engines.contract import Guarantee, Traits
 from fencelock.io.blocking import run
 from fencelock.observe.audience import flush_at_exit
 from fencelock.primitives.claim import PROGRAM_ENDED
@@ -29,14 +30,33 @@ class Contexts:
         self._make = make
         # The first one is made now, without I/O: a wrong URL is noticed here, and the traits are known.
         self._first: Context | None = make()
-        self.traits = self._first.engine.traits
-        self.default_ttl = self.traits.default_ttl
+        self._traits = self._first.engine.traits
+        self._required: Guarantee = "efficiency"
+        self.default_ttl = self._traits.default_ttl
         self._place = self._first.io.place
         self._contexts: dict[object, Context] = {}
         self._mutex = threading.RLock()  # re-entrant, as the context's is
         self.current: Context | None = None
         """The context of a blocking client in this process, once it was used. Saves the hot path a call."""
         _all.add(self)
+
+    @property
+    def traits(self) -> Traits:
+        """What the engine promises: what it is known to, as soon as one of the contexts has met it."""
+        if self._traits.provisional:
+            known = (context.engine.traits for context in self.every())
+            self._traits = next((each for each in known if not each.provisional), self._traits)
+        return self._traits
+
+    def require(self, guarantee: Guarantee) -> None:
+        """From now on every ticket needs this. For engines that don't know yet what they can promise."""
+        self._required = guarantee
+        for context in [*self.every(), *([self._first] if self._first else [])]:
+            self._tell(context)
+
+    def _tell(self, context: Context) -> None:
+        for engine in context.bare_engine.parts():
+            engine.required = self._required
 
     def here(self) -> Context:
         """The context of this process and event loop."""
@@ -54,6 +74,7 @@ class Contexts:
             for ended in [key for key, context in self._contexts.items() if context.io.over]:
                 self._contexts.pop(ended).abandon()
             context, self._first = self._first or self._make(), None
+            self._tell(context)
             context.io.verify()  # binds it to this event loop
             # A signal handler may have been faster.
             context = self._contexts.setdefault(place, context)

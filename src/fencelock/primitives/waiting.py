@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 
 from fencelock.core.backoff import Backoff
-from fencelock.core.errors import EngineError, Unsupported
+from fencelock.core.errors import EngineError, UnsafeEngine, Unsupported
 from fencelock.core.ticket import ADMITTED, REFUSED, Departure, Place, Standing
 from fencelock.primitives.claim import GRANTED, QUEUED, WITHDRAWN, Claim
 from fencelock.primitives.schedule import RENEW_AT
@@ -156,6 +156,10 @@ async def _enter_free(claims: Sequence[Claim], timeout: float) -> tuple[float, l
         except Unsupported as error:
             if not _shortened(claims, error):
                 raise
+        except UnsafeEngine:
+            for claim in claims:
+                claim.not_applied()
+            raise
 
 
 def _shortened(claims: Sequence[Claim], error: Unsupported) -> bool:
@@ -237,8 +241,12 @@ async def _look(claim: Claim, sent: float, limit: float, *, if_free: bool = Fals
             timeout, again = until - sent, True
         except Unsupported as error:
             if not _shortened([claim], error):
+                claim.not_applied()
                 raise
             ticket, sent = claim.ticket, context.io.now()
+        except UnsafeEngine:
+            claim.not_applied()
+            raise
         else:
             claim.answered(standing, sent, context.io.now(), True)
             return standing.place

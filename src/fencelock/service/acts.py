@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from fencelock.core.errors import UnsafeEngine
+from collections.abc import Awaitable, Callable
+
+from fencelock.core.errors import UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import Ticket
-from fencelock.engines.contract import Engine
+from fencelock.engines.contract import NO_SHARING, UNSAFE, Engine
 from fencelock.engines.http.wire import (
     Answer,
     AnyAct,
@@ -32,6 +34,9 @@ class Acts:
     def __init__(self, engine: Engine, io: IO) -> None:
         self.engine = engine
         self.io = io
+        self.parked: dict[str, Callable[[], Awaitable[None]]] = {}
+        """How to end the wait for a ticket's wake-up, by its id. The next request for the ticket may come on
+        another line than the one that waits."""
 
     async def perform(self, act: AnyAct, principal: Principal) -> Answer:
         """Carry out an act. Raises what `problem_of` translates."""
@@ -55,10 +60,12 @@ class Acts:
                 principal.require("break", check_name(name))
                 return Answer(done=await engine.evict(name, timeout=timeout))
             case Remember(ticket, text, keep, timeout):
+                self._require_notes()
                 asking = _checked(ticket, principal)
                 done = await engine.remember(asking, text, keep=keep, timeout=timeout)
                 return Answer(done=done)
             case Recall(name, timeout):
+                self._require_notes()
                 principal.require("lock", check_name(name))
                 return Answer(text=await engine.recall(name, timeout=timeout))
             case Inspect(name, timeout, limit):
@@ -70,8 +77,10 @@ class Acts:
 
     async def _enter(self, act: Enter, principal: Principal) -> Answer:
         if act.require == "correctness" and self.engine.traits.guarantee != "correctness":
-            raise UnsafeEngine("the engine behind this service promises an efficiency lock only")
+            raise UnsafeEngine(UNSAFE)
         tickets = [_checked(each, principal) for each in act.tickets]
+        if not self.engine.traits.supports_sharing and any(each.share.group for each in tickets):
+            raise Unsupported(NO_SHARING)
         if len(tickets) == 1:
             standing = await self.engine.enter(tickets[0], if_free=act.if_free, timeout=act.timeout)
             return Answer(standings=[WireStanding.pack(standing)])
@@ -79,6 +88,10 @@ class Acts:
             raise ValueError("several tickets can only enter with if_free")
         standings = await self.engine.enter_free(tickets, timeout=act.timeout)
         return Answer(standings=[WireStanding.pack(each) for each in standings])
+
+    def _require_notes(self) -> None:
+        if not self.engine.traits.supports_notes:
+            raise Unsupported("the engine behind this service can't store notes")
 
     async def park(self, ticket: Ticket, seconds: float) -> WireStanding | None:
         """Wait for the wake-up of a ticket that has entered here; None: look again."""
@@ -88,5 +101,7 @@ class Acts:
 
 def _checked(ticket: WireTicket, principal: Principal) -> Ticket:
     """The ticket, if this principal may lock its name."""
-    principal.require("lock", check_name(ticket.name))
+    if check_name(ticket.name) != ticket.name:
+        raise ValueError("a name must be in the form NFC")
+    principal.require("lock", ticket.name)
     return ticket.unpack()

@@ -32,6 +32,10 @@ _ACTS = (*("enter", "renew", "leave", "park", "evict", "remember", "recall", "in
 _decode_act = msgspec.json.Decoder(AnyAct).decode
 
 
+GOODBYE = 0.5
+"""Seconds that a client has to answer a close. Nobody reads an idle line of a blocking client."""
+
+
 class Service:
     """One replica. `app` is its aiohttp application."""
 
@@ -83,7 +87,7 @@ class Service:
         if self.draining:
             raise Refused("draining", "ask another replica", retry_after=0.0)
         socket = web.WebSocketResponse(
-            protocols=[SUBPROTOCOL], heartbeat=15.0, max_msg_size=MAX_MESSAGE, compress=False
+            protocols=[SUBPROTOCOL], timeout=GOODBYE, max_msg_size=MAX_MESSAGE, compress=False
         )
         await socket.prepare(request)
         line = Line(socket, self.acts, principal, self.watch.counters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Any, get_args
 
@@ -28,7 +29,10 @@ from fencelock.engines.http.wire import (
 from fencelock.service.acts import Acts
 from fencelock.service.counters import Counters
 from fencelock.service.principals import Principal
-from fencelock.service.problems import problem_of
+from fencelock.service.problems import Refused, problem_of
+
+HEARTBEAT = 15.0
+"""Seconds between two pings."""
 
 _ROUTES = {act: f"line {act.__name__.lower()}" for act in get_args(AnyAct)}
 """The names of the acts in metrics."""
@@ -51,21 +55,38 @@ class Line:
         self._under_way: set[asyncio.Task[None]] = set()
         self._parked: dict[str, tuple[Ticket, asyncio.Task[None]]] = {}
         """The tickets whose wake-up this line waits for, by id."""
+        self._draining = False
+        self._beat: asyncio.TimerHandle | None = None
 
     async def serve(self, hello: Hello) -> None:
         """Answer until the client or the service closes the line."""
         try:
             await self._send(hello)
+            self._beat = asyncio.get_running_loop().call_later(HEARTBEAT, self._ping)
             async for message in self._socket:
                 if message.type is not WSMsgType.TEXT:
                     break
                 self._start(self._answer(decode_request(message.data)))
         finally:
+            if self._beat is not None:
+                self._beat.cancel()
             await self._finish()
+
+    def _ping(self) -> None:
+        """Keep the line open in proxies that cut what is silent. No answer is needed: nobody reads an idle
+        line of a blocking client. TCP itself notices a client that is gone."""
+        self._start(self._send_ping())
+        self._beat = asyncio.get_running_loop().call_later(HEARTBEAT, self._ping)
+
+    async def _send_ping(self) -> None:
+        with suppress(ConnectionError):
+            await self._socket.ping()
 
     async def drain(self) -> None:
         """Finish what is under way, and send the client elsewhere."""
+        self._draining = True
         await self._finish()
+        # The client relies on it: what was not answered before this was not carried out.
         await self._socket.close(code=GOING_AWAY, message=b"draining")
 
     async def _finish(self) -> None:
@@ -83,17 +104,19 @@ class Line:
     async def _answer(self, request: Request) -> None:
         act, began, code = request.act, monotonic(), 200
         for id in _concerned(act):
-            if id in self._parked:
-                await self._unpark(id)
+            if id in self._acts.parked:
+                await self._acts.parked[id]()
         try:
+            if self._draining:
+                raise Refused("draining", "ask another replica", retry_after=0.0)
             answer = await self._acts.perform(act, self._principal)
         except Exception as error:
             problem = problem_of(error)
             answer, code = Answer(problem=problem), problem.status
+        if isinstance(act, Enter):  # first, so that the next request for the ticket finds it parked
+            self._park_waiting(act, answer)
         await self._send(Reply(request.seq, answer))
         self._counters.served(_ROUTES[type(act)], code, monotonic() - began)
-        if isinstance(act, Enter):
-            self._park_waiting(act, answer)
 
     # --- waiting tickets
 
@@ -106,6 +129,7 @@ class Line:
                 else:
                     task = asyncio.create_task(self._wake_up(waiting))
                     self._parked[waiting.id] = waiting, task
+                    self._acts.parked[waiting.id] = partial(self._unpark, waiting.id)
 
     async def _wake_up(self, ticket: Ticket) -> None:
         """Push the wake-up of a ticket, once."""
@@ -113,22 +137,28 @@ class Line:
             wake = Wake(ticket.id, await self._acts.park(ticket, ticket.ttl))
         except Exception as error:
             wake = Wake(ticket.id, problem=problem_of(error))
-        self._parked.pop(ticket.id, None)
+        self._forget(ticket.id)
         self._acts.engine.unpark(ticket)
         await self._send(wake)
 
     async def _unpark(self, id: str) -> None:
         """Wait for the wake-up of this ticket no more."""
-        parked = self._parked.pop(id, None)
+        parked = self._forget(id)
         if parked is not None:
             ticket, task = parked
             task.cancel()
             await asyncio.wait([task])
             self._acts.engine.unpark(ticket)
 
+    def _forget(self, id: str) -> tuple[Ticket, asyncio.Task[None]] | None:
+        parked = self._parked.pop(id, None)
+        if parked is not None:
+            self._acts.parked.pop(id, None)
+        return parked
+
     async def _send(self, message: Hello | Reply | Wake) -> None:
         with suppress(ConnectionError):  # the client is gone, and asks again elsewhere
-            await self._socket.send_str(encode(message).decode())
+            await self._socket.send_frame(encode(message), WSMsgType.TEXT)
 
 
 def _concerned(act: AnyAct) -> list[str]:

@@ -14,9 +14,9 @@ from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redlock.node_links import NodeAnswer, NodeLinks
 from fencelock.engines.redlock.nodes import NodeHealth, Nodes
 from fencelock.engines.redlock.protocol import majority
+from fencelock.engines.reply import Reply
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.multiplexed import MultiplexedLink
-from fencelock.engines.resp.reply import Reply
 from fencelock.io import clock
 from fencelock.io.contract import IO
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 import hiredis
 
 from fencelock.engines.failure import RequestFailed
+from fencelock.engines.reply import Reply
 from fencelock.engines.resp.link import Link, Node
-from fencelock.engines.resp.reply import Reply
 from fencelock.engines.resp.wire import MORE, NOT_REDIS, Login, error_text, reader, wake_up_of
 
 _TIMEOUT_CHECK_INTERVAL = 0.05

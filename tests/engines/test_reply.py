@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fencelock.engines.resp.reply import Reply
+from fencelock.engines.reply import Reply
 
 CASE: ContextVar[str] = ContextVar("CASE")
 
@@ -43,7 +43,7 @@ async def task(reply: Reply[str], start: Any) -> Any:
 
 async def test_asyncio_has_not_changed_what_a_task_awaits() -> None:
     """`Reply` uses this private attribute, and these methods as a task calls them."""
-    where = "look at engines/resp/reply.py"
+    where = "look at engines/reply.py"
     futures: Any = asyncio.futures
     future = futures.Future()
     assert not future._asyncio_future_blocking, f"asyncio has changed its private flag: {where}"

@@ -1,7 +1,7 @@
 """What a task awaits instead of an `asyncio.Future`: the task continues in the call that read the reply.
 
 This is the only place that uses asyncio's private protocol of awaitables: the attribute
-`_asyncio_future_blocking`, and the methods that a task calls. tests/engines/resp/test_reply.py fails if
+`_asyncio_future_blocking`, and the methods that a task calls. tests/engines/test_reply.py fails if
 asyncio changes it.
 """
 

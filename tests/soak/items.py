@@ -207,6 +207,15 @@ def _soaks() -> list[Item]:
         )
         for storage, lock in guarded
     ]
+    found += [
+        Soak(
+            f"service on {engine}: replicas are killed, stopped and drained",
+            engine,
+            module="tests.service.soak",
+            options=("--engine", engine),
+        )
+        for engine in ("redis", "sqlite")
+    ]
     return found
 
 

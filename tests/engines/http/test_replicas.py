@@ -41,12 +41,11 @@ async def test_a_waiter_keeps_its_place(cell: Cell, pair: Pair, harm: Harm) -> N
     waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=3).acquire())
     await queued(cell, client, 1)
     (before,) = holder.inspect(cell.name).waiters
-    ask = lambda: cell.run(lambda: client.inspect(cell.name))  # noqa: E731
     harm(used_by(client, pair))
 
     async def answers() -> bool:
         try:
-            return bool((await ask()).waiting)
+            return bool((await cell.run(lambda: client.inspect(cell.name))).waiting)
         except fencelock.EngineError:
             return False
 

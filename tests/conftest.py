@@ -202,6 +202,13 @@ def redis_server(tmp_path: Path) -> Iterator[RedisFactory]:
 
 
 @pytest.fixture
+def private_replica(redis_url: str, tmp_path: Path) -> Iterator[Replica]:
+    """A lock service that the test may stop, kill and freeze."""
+    with Replica(tmp_path / "replica", redis_url) as replica:
+        yield replica
+
+
+@pytest.fixture
 def redis_sentinels(tmp_path: Path) -> Iterator[SentinelSet]:
     with SentinelSet(tmp_path) as sentinels:
         yield sentinels

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
+from fencelock.engines.http.websocket import Stream
+from fencelock.engines.http.wire import MAX_MESSAGE
 from tests.servers import HOST, Server
 
 
@@ -46,3 +49,17 @@ class Replica(Server):
             connection.close()
         is_json = "json" in (answer.getheader("Content-Type") or "")
         return answer.status, json.loads(body) if is_json else body.decode()
+
+
+def line_replies() -> Callable[[bytes], int]:
+    """Count the replies on a line, piece by piece. `Hello` and `Wake` reply to nothing."""
+    stream, head = Stream(MAX_MESSAGE), b""
+
+    def count(piece: bytes) -> int:
+        nonlocal head
+        if not head.endswith(b"\r\n\r\n"):
+            seen, separator, piece = (head + piece).partition(b"\r\n\r\n")
+            head = seen + separator
+        return sum(b'"kind":"Reply"' in message for message in stream.feed(piece))
+
+    return count

@@ -14,13 +14,15 @@ import pytest
 import fencelock
 from tests.waiting import PATIENCE, eventually
 
-ENGINES = ["sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql"]
+ENGINES = ["sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql", "http"]
 
 
 @pytest.fixture(params=ENGINES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/locks.db"
+    if request.param == "http":
+        return str(request.getfixturevalue("replica_of")("redis").url)
     found: str = request.getfixturevalue(f"{request.param}_url")
     return found
 

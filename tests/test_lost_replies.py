@@ -10,8 +10,9 @@ from uuid import uuid4
 import pytest
 
 import fencelock
-from tests.proxy import TcpProxy
-from tests.servers import HOST, RedisFactory
+from tests.proxy import TcpProxy, resp_replies
+from tests.servers import HOST
+from tests.servers_service import Replica, line_replies
 from tests.waiting import eventually
 
 Deed = Callable[[fencelock.Client, str], None]
@@ -50,17 +51,19 @@ def run_once(client: fencelock.Client, name: str) -> None:
     assert client.once(f"{name}:o", lambda: 8, keep=600) == 7, "it was done, and that is known"
 
 
+@pytest.mark.parametrize("service", [False, True], ids=["redis", "http"])
 @pytest.mark.parametrize("deed", [share, take_several, transact, be_elected, run_once])
 def test_the_reply_to_any_request_is_lost(
-    deed: Deed, redis_server: RedisFactory, tcp_proxy: Callable[[int], TcpProxy]
+    deed: Deed, service: bool, redis_url: str, replica_of: Callable[[str], Replica]
 ) -> None:
-    server = redis_server()
-    proxy = tcp_proxy(server.port)
-    with fencelock.Client(server.url) as witness:
+    url = replica_of("redis").url if service else redis_url
+    scheme, _, port = url.replace("//", "").split(":")
+    replies = line_replies if service else resp_replies
+    with TcpProxy(int(port), replies) as proxy, fencelock.Client(redis_url) as witness:
         for number in count(1):
             name = uuid4().hex
             obstacle = witness.lock(f"{name}:obstacle").acquire()
-            with fencelock.Client(f"redis://{HOST}:{proxy.port}") as client:
+            with fencelock.Client(f"{scheme}://{HOST}:{proxy.port}") as client:
                 client.names("nothing")  # connected
                 cut = proxy.cut_after_request(number)
                 # "Unknown" is an honest answer here; anything else would be wrong.

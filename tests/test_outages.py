@@ -21,14 +21,15 @@ from tests.servers_etcd import EtcdCluster
 from tests.servers_mysql import MysqlServer
 from tests.servers_postgresql import PostgresqlServer
 from tests.servers_redlock import RedlockSet
+from tests.servers_service import Replica
 from tests.servers_zookeeper import Ensemble
 from tests.waiting import PATIENCE, soon, within
 
 Outage = Callable[[], AbstractContextManager[None]]
 
 
-ENGINES = ["sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql"]
-PLACES = [(engine, face) for engine in ("sqlite", "redis", "redlock") for face in FACES]
+ENGINES = ["sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql", "http"]
+PLACES = [(engine, face) for engine in ("sqlite", "redis", "redlock", "http") for face in FACES]
 # These servers take long to start, and each of these tests starts one. So they run either sync or async.
 PLACES += [("etcd", "async"), ("zookeeper", "sync"), ("postgresql", "async"), ("mysql", "sync")]
 
@@ -89,8 +90,10 @@ def fragile(
                 node.thaw()
 
         return f"{ensemble.url}?session=60", all_frozen
-    server: RedisServer | PostgresqlServer | MysqlServer
-    if place[0] in ("postgresql", "mysql"):
+    server: RedisServer | PostgresqlServer | MysqlServer | Replica
+    if place[0] == "http":
+        server = request.getfixturevalue("private_replica")
+    elif place[0] in ("postgresql", "mysql"):
         server = request.getfixturevalue(f"{place[0]}_server")()
     else:
         start: RedisFactory = request.getfixturevalue("redis_server")

@@ -71,7 +71,10 @@ async def obtain(claim: Claim, timeout: float, attend: Attend | None = None) -> 
         # If the engine does not answer, the caller need not wait for that.
         patience = 0.0 if isinstance(error, EngineError) else REQUEST_TIMEOUT
         try:
-            await withdraw(claim, patience)
+            if isinstance(error, UnsafeEngine | Unsupported) and not claim.unanswered:
+                claim.ended(WITHDRAWN)  # it did not join
+            else:
+                await withdraw(claim, patience)
         finally:
             if claim.sighting is not None:
                 claim.sighting.cut_short(claim, error)
@@ -159,6 +162,7 @@ async def _enter_free(claims: Sequence[Claim], timeout: float) -> tuple[float, l
         except UnsafeEngine:
             for claim in claims:
                 claim.not_applied()
+                claim.ended(WITHDRAWN)
             raise
 
 

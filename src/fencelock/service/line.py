@@ -102,18 +102,29 @@ class Line:
         task.add_done_callback(self._under_way.discard)
 
     async def _answer(self, request: Request) -> None:
-        act, began, code = request.act, monotonic(), 200
-        for id in _concerned(act):
-            if id in self._acts.parked:
-                await self._acts.parked[id]()
+        act, acts, began, code = request.act, self._acts, monotonic(), 200
+        concerned = _concerned(act)
+        for id in concerned:
+            while id in acts.entering:
+                await asyncio.shield(acts.entering[id])
+            if id in acts.parked:
+                await acts.parked[id]()
+        entered = asyncio.get_running_loop().create_future() if type(act) is Enter else None
+        if entered is not None:
+            acts.entering.update(dict.fromkeys(concerned, entered))
         try:
             if self._draining:
                 raise Refused("draining", "ask another replica", retry_after=0.0)
-            answer = await self._acts.perform(act, self._principal)
+            answer = await acts.perform(act, self._principal)
         except Exception as error:
             problem = problem_of(error)
             answer, code = Answer(problem=problem), problem.status
-        if isinstance(act, Enter):  # first, so that the next request for the ticket finds it parked
+        finally:
+            if entered is not None:
+                for id in concerned:
+                    acts.entering.pop(id, None)
+                entered.set_result(None)
+        if type(act) is Enter:  # first, so that the next request for the ticket finds it parked
             self._park_waiting(act, answer)
         await self._send(Reply(request.seq, answer))
         self._counters.served(_ROUTES[type(act)], code, monotonic() - began)

@@ -19,7 +19,7 @@ from fencelock.core.errors import EngineError
 from fencelock.core.ticket import WAITING, Departure, Inspection, Place, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
 from fencelock.engines.failure import RequestFailed
-from fencelock.engines.http.failures import ELSEWHERE, failure_of
+from fencelock.engines.http.failures import ELSEWHERE, OTHER_ENGINE, failure_of
 from fencelock.engines.http.link import Link, Node
 from fencelock.engines.http.wire import (
     Answer,
@@ -239,6 +239,8 @@ class HttpEngine(Engine):
                     tries += 1
                 left = until - self._io.now()
                 again = error.outcome == "not applied" and error.code in ELSEWHERE
+                if error.code == OTHER_ENGINE:  # a fault that must be seen
+                    again = False
                 if not again or left <= 0 or tries >= len(self._nodes):
                     raise self._error(error, name) from error
                 link = self._node.ready()
@@ -275,7 +277,7 @@ class HttpEngine(Engine):
                 f"a replica has another engine ({hello.engine}) than the one before ({self._kind}): "
                 "replicas must have the same engine behind them",
                 "not applied",
-                "other-engine",
+                OTHER_ENGINE,
             )
 
     def _required(self) -> str:

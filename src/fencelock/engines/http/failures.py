@@ -13,7 +13,9 @@ PREFIX = "urn:fencelock:"
 
 TIMED_OUT = "timed-out"
 
-ELSEWHERE = ("", "closed", "draining", "limited", "not-ours", "proxy", "other-engine", TIMED_OUT)
+OTHER_ENGINE = "other-engine"
+
+ELSEWHERE = ("", "closed", "draining", "limited", "not-ours", "proxy", OTHER_ENGINE, TIMED_OUT)
 """The codes of failures that another replica may not have. "": a connection failed."""
 
 _ADVICE = {

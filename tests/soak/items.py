@@ -179,6 +179,7 @@ PROPERTIES = (
     "tests/engines/redlock/test_protocol.py",
     "tests/engines/redlock/test_scripts.py",
     "tests/engines/zookeeper/test_nodes.py",
+    "tests/service/rest/test_openapi.py",
 )
 
 

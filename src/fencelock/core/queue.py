@@ -69,12 +69,9 @@ class TicketQueue:
         return self._standing(entry, now)
 
     def renew(self, ticket: Ticket, now: float) -> Standing:
-        """Extend a ticket that is in the queue. A ticket that is gone stays GONE, and an owner stays."""
+        """Extend a ticket that is in the queue. A ticket that is gone stays GONE."""
         self._settle(now, asking=ticket.id)
-        entry = self._entries.get(ticket.id)
-        if entry is None:
-            return Standing(Place.GONE)
-        return self.enter(ticket._replace(owner=entry.ticket.owner), now)
+        return self.enter(ticket, now) if ticket.id in self._entries else Standing(Place.GONE)
 
     def leave(self, ticket: Ticket, now: float, departure: Departure = Departure.RELEASED) -> bool:
         """Take out this ticket. Returns False if it was not in the queue."""

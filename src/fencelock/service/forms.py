@@ -21,6 +21,7 @@ KEY = "Idempotency-Key"
 Key = Annotated[str, Meta(min_length=16, max_length=200, pattern=r"^[!-~]+$")]
 """At least 16 characters: whoever guesses it can release the lock."""
 
+Label = Annotated[str, Meta(max_length=200)]
 Ttl = Annotated[float, Meta(ge=MIN_TTL, le=MAX_TTL)]
 
 
@@ -31,7 +32,7 @@ class Acquire(Struct, frozen=True):
     """Seconds that the lease lives unless it is renewed."""
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0.0
     """Seconds that this request may wait. 0: only if the lock is free."""
-    label: Annotated[str, Meta(max_length=200)] = ""
+    label: Label = ""
     """Says in listings who you are. Default: the name of your token."""
     read: bool = False
     """Share the lock with other readers."""
@@ -45,6 +46,8 @@ class RenewLease(Struct, frozen=True):
     """Extend the lease, or keep the place in the queue."""
 
     ttl: Ttl = DEFAULT_TTL
+    label: Label = ""
+    """That of the acquire: on some engines, a renewal says again who you are."""
 
 
 class Release(Struct, frozen=True):

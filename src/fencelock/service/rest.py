@@ -145,7 +145,7 @@ class Rest:
         return self._held(ticket, Confirmed(standing, sent), key)
 
     async def renew(self, call: Call, form: forms.RenewLease) -> web.Response:
-        ticket = self._ticket(call, form.ttl)
+        ticket = self._ticket(call, form.ttl, form.label)
         sent = self._acts.io.now()
         renewed = await self._acts.perform(wire.Renew([ticket], TIMEOUT), call.principal)
         (standing,) = renewed.standings or [None]

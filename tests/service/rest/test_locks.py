@@ -25,7 +25,7 @@ def test_a_lease_from_its_beginning_to_its_end(api: Api, name: str) -> None:
     assert (claim.name, str(claim.fence)) == (name, held.body["fence"])
     again = api.lock(name, "acquire", A, ttl=20, label="nightly job")
     assert again.body["fence"] == held.body["fence"]  # the same lease
-    renewed = api.lock(name, "renew", A, ttl=60)
+    renewed = api.lock(name, "renew", A, ttl=60, label="nightly job")
     assert renewed.status == 200
     assert renewed.headers[HEADER] == held.headers[HEADER]
     assert 59 < renewed.body["expires_in"] < 60

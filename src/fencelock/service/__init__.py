@@ -9,4 +9,6 @@ answer, at any replica. The files of this folder:
 - `line`: one WebSocket line of a client of ours. `acts`: what it may ask for, carried out at the engine.
 - `problems`: every way to fail, with its status code.
 - `principals`: who asks, and what it may do.
+- `watching`: health, readiness, metrics, events. `counters`: the metrics. `events`: the stream of events.
+  `sightings`: what a replica sees of tickets.
 """

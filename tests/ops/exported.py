@@ -37,9 +37,26 @@ def exported() -> list[Series]:
         metrics(event)
     return [
         Series(sample.name, dict(sample.labels))
-        for family in metrics.collect()
+        for collector in (metrics, _service())
+        for family in collector.collect()
         for sample in family.samples
+        if collector is metrics or family.name.startswith("fencelock_service")
     ]
+
+
+def _service() -> Any:
+    """The metrics of a lock service in which everything has happened."""
+    from fencelock.observe import families
+    from fencelock.service.counters import Counters
+
+    gauges = (families.SERVICE_READY, families.SERVICE_LINES, families.SERVICE_PARKED)
+    counters = Counters({}, lambda: dict.fromkeys(gauges, 1))
+    for code in (200, 500, 503):
+        counters.served("line enter", code, 0.001)
+    counters.auth_failed()
+    for limit in ("leases", "requests"):
+        counters.limited(limit)
+    return counters
 
 
 def _everything() -> Iterator[Event]:

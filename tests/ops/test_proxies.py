@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,6 +21,7 @@ from tests.servers_proxies import Haproxy, LoadBalancer, Nginx
 from tests.servers_service import Replica
 from tests.service.in_process import memory, serving
 from tests.service.raw_line import raw_line, ticket
+from tests.waiting import soon
 
 IDLE = 1.5
 """Seconds without a byte: longer than the time limits that the tests give to the proxies."""
@@ -176,6 +177,35 @@ async def test_a_replica_that_drains(
                 return await again.leave(held)
 
         assert await elsewhere()
+
+
+@each_proxy
+async def test_a_new_line_avoids_a_replica_that_drains(
+    proxy: type[LoadBalancer], start: Start
+) -> None:
+    """It still listens, and refuses new lines."""
+    draining, other = Service(memory()), Service(memory())
+    async with serving(draining) as one, serving(other) as two:
+        balancer = await in_thread(start, proxy, [port_of(one), port_of(two)])
+        await draining.drain()
+
+        async def reached() -> bool:
+            found = [await replica_of(balancer.url) for _ in range(4)]
+            return found == [other.replica] * 4
+
+        if proxy is Nginx:  # it tries the next one at once
+            assert await reached()
+        else:  # it has to look at /readyz first
+            await soon(quietly(reached), "a line to the other replica")
+
+
+def quietly(reached: Callable[[], Awaitable[bool]]) -> Callable[[], Awaitable[bool]]:
+    async def ask() -> bool:
+        with suppress(aiohttp.WSServerHandshakeError):
+            return await reached()
+        return False
+
+    return ask
 
 
 async def replica_of(url: str) -> str:

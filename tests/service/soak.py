@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 from tests.child import Child
 from tests.guards.stores import STORES
@@ -48,7 +49,7 @@ class Outcome(NamedTuple):
     @property
     def good(self) -> bool:
         counted = self.final == self.acknowledged > 0
-        return counted and self.longest <= BOUND and not self.errors and all(self.harmed.values())
+        return counted and self.longest <= BOUND and not self.errors
 
     def __str__(self) -> str:
         harmed = ", ".join(f"{count} {how}" for how, count in self.harmed.items())
@@ -61,7 +62,7 @@ class Outcome(NamedTuple):
 
 def soak(engine_url: str, folder: Path, seconds: float, processes: int = 8) -> Outcome:
     """Run for about so many seconds."""
-    name = "soak"
+    name = f"soak_{uuid4().hex}"  # others may use the engine, too
     where = str(folder / "numbers.db")
     store = STORES["sqlite"](where, name)
     store.set_up(0)
@@ -97,7 +98,7 @@ def soak(engine_url: str, folder: Path, seconds: float, processes: int = 8) -> O
 
 
 def _disturb(replicas: list[Replica], seconds: float) -> dict[str, int]:
-    """Harm one replica after the other, each in every way. Returns how often."""
+    """Harm one replica after the other, in every way at least once. Returns how often."""
     ways: dict[str, Callable[[Replica], None]] = {
         "killed": _kill,
         "stopped": _stop,
@@ -107,7 +108,7 @@ def _disturb(replicas: list[Replica], seconds: float) -> dict[str, int]:
     started = time.monotonic()
     # Three replicas and three ways: each replica meets each way after nine turns.
     for turn, replica in enumerate(cycle(replicas)):
-        if time.monotonic() - started > seconds:
+        if time.monotonic() - started > seconds and all(harmed.values()):
             return harmed
         how = list(ways)[(turn + turn // 3) % 3]
         ways[how](replica)

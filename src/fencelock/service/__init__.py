@@ -12,4 +12,6 @@ answer, at any replica. The files of this folder:
 - `answers`: JSON and problem+json over HTTP.
 - `problems`: every way to fail, with its status code.
 - `principals`: who asks, and what it may do.
+- `watching`: health, readiness, metrics, events. `counters`: the metrics. `events`: the stream of events.
+  `sightings`: what a replica sees of tickets.
 """

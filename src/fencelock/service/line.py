@@ -17,28 +17,47 @@ from fencelock.engines.http.wire import (
     Enter,
     Hello,
     Leave,
+    Park,
+    Problem,
     Reply,
     Request,
     Unpark,
     Wake,
+    WireTicket,
     decode_request,
     encode,
 )
 from fencelock.service.acts import Acts
+from fencelock.service.connections import Connection
 from fencelock.service.principals import Principal
-from fencelock.service.problems import problem_of
+from fencelock.service.problems import problem, problem_of
+
+NOT_ALLOWED = 1008
+"""The code with which a line is closed whose token has ended (RFC 6455: policy violation)."""
 
 
 class Line:
     """Answers requests in any order, each as soon as it can. Parks the tickets that wait."""
 
-    def __init__(self, socket: web.WebSocketResponse, acts: Acts, principal: Principal) -> None:
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        connection: Connection,
+        acts: Acts,
+        principal: Principal,
+        pipeline: int,
+    ) -> None:
         self._socket = socket
+        self._connection = connection
         self._acts = acts
-        self._principal = principal
+        self.principal = principal
+        """Who has this line. It is replaced when the rights change."""
+        self._pipeline = asyncio.Semaphore(pipeline)
         self._under_way: set[asyncio.Task[None]] = set()
         self._parked: dict[str, tuple[Ticket, asyncio.Task[None]]] = {}
         """The tickets whose wake-up this line waits for, by id."""
+        self._ending: Problem | None = None
+        """What is answered to requests that come while the line ends."""
 
     async def serve(self, hello: Hello) -> None:
         """Answer until the client or the service closes the line."""
@@ -47,14 +66,35 @@ class Line:
             async for message in self._socket:
                 if message.type is not WSMsgType.TEXT:
                     break
-                self._start(self._answer(decode_request(message.data)))
+                request = decode_request(message.data)
+                if self._ending is not None:
+                    await self._send(Reply(request.seq, Answer(problem=self._ending)))
+                    continue
+                if type(request.act) is not Park:  # a wait has a limit of its own
+                    await self._pipeline.acquire()
+                self._start(self._answer(request))
         finally:
             await self._finish()
 
+    @property
+    def ending(self) -> bool:
+        """Whether the line is being closed."""
+        return self._ending is not None
+
     async def drain(self) -> None:
         """Finish what is under way, and send the client elsewhere."""
+        detail = "ask another replica"
+        await self._end(GOING_AWAY, problem("draining", detail, outcome="not applied"))
+
+    async def expel(self) -> None:
+        """Finish what is under way, and close the line: its token has expired, or was revoked."""
+        detail = "the token of this line has ended"
+        await self._end(NOT_ALLOWED, problem("unauthorized", detail, outcome="not applied"))
+
+    async def _end(self, code: int, why: Problem) -> None:
+        self._ending = why
         await self._finish()
-        await self._socket.close(code=GOING_AWAY, message=b"draining")
+        await self._socket.close(code=code, message=why.detail.encode())
 
     async def _finish(self) -> None:
         """Wait for no wake-up any more. Let requests end: the engine may have them already."""
@@ -69,34 +109,40 @@ class Line:
         task.add_done_callback(self._under_way.discard)
 
     async def _answer(self, request: Request) -> None:
-        act = request.act
+        act, principal = request.act, self.principal
         for id in _concerned(act):
             if id in self._parked:
                 await self._unpark(id)
         try:
-            answer = await self._acts.perform(act, self._principal)
+            answer = await self._acts.perform(act, principal)
         except Exception as error:
             answer = Answer(problem=problem_of(error))
+        finally:
+            if type(act) is not Park:
+                self._pipeline.release()
         await self._send(Reply(request.seq, answer))
         if isinstance(act, Enter):
-            self._park_waiting(act, answer)
+            self._park_waiting(act, answer, principal)
 
     # --- waiting tickets
 
-    def _park_waiting(self, act: Enter, answer: Answer) -> None:
+    def _park_waiting(self, act: Enter, answer: Answer, principal: Principal) -> None:
         for ticket, standing in zip(act.tickets, answer.standings or (), strict=False):
             if standing is not None and standing.place is Place.WAITING:
-                waiting = ticket.unpack()
+                waiting = self._acts.ticket(ticket, principal)
                 if self._socket.closed:
                     self._acts.engine.unpark(waiting)
                 else:
-                    task = asyncio.create_task(self._wake_up(waiting))
+                    task = asyncio.create_task(self._wake_up(ticket, waiting, principal))
                     self._parked[waiting.id] = waiting, task
 
-    async def _wake_up(self, ticket: Ticket) -> None:
+    async def _wake_up(self, wire: WireTicket, ticket: Ticket, principal: Principal) -> None:
         """Push the wake-up of a ticket, once."""
         try:
-            wake = Wake(ticket.id, await self._acts.park(ticket, ticket.ttl))
+            standing = await self._acts.park(ticket, ticket.ttl)
+            wake = Wake(ticket.id, standing)
+            if standing is not None:
+                self._acts.ledger.woken(wire, standing, principal)
         except Exception as error:
             wake = Wake(ticket.id, problem=problem_of(error))
         self._parked.pop(ticket.id, None)
@@ -113,6 +159,8 @@ class Line:
             self._acts.engine.unpark(ticket)
 
     async def _send(self, message: Hello | Reply | Wake) -> None:
+        """Send a message, as soon as the client reads."""
+        await self._connection.flowing()
         with suppress(ConnectionError):  # the client is gone, and asks again elsewhere
             await self._socket.send_str(encode(message).decode())
 
@@ -122,7 +170,7 @@ def _concerned(act: AnyAct) -> list[str]:
     match act:
         case Enter():
             return [each.id for each in act.tickets]
-        case Leave():
+        case Leave() | Park():
             return [act.ticket.id]
         case Unpark():
             return [act.id]

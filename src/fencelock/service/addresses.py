@@ -84,7 +84,8 @@ def parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
-    if not colon or not host or (":" in host) != bracketed or not port.isascii():
+    odd = (":" in host) != bracketed or "[" in host or "]" in host
+    if not colon or not host or odd or not port.isascii():
         raise ValueError(f"listen: {text!r} is not HOST:PORT, [IPV6]:PORT or unix:PATH")
     if not port.isdigit() or not 0 <= int(port) <= 65_535:
         raise ValueError(f"listen: {port!r} is not a port")

@@ -70,7 +70,9 @@ def ask(
         connection.close()
     is_json = "json" in (answer.getheader("Content-Type") or "")
     return Reply(
-        answer.status, json.loads(content) if is_json else content.decode(), answer.headers
+        answer.status,
+        json.loads(content) if is_json else content.decode(),
+        dict(answer.getheaders()),
     )
 
 

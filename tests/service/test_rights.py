@@ -100,7 +100,7 @@ def test_without_a_right_token_nothing_is_open(replica: Replica, house: House) -
     for number, token in enumerate(wrong):
         source = f"127.0.1.{number + 1}"  # the failures of one address are slowed down
         for path in ("/v1/info", "/v1/line", "/v1/enter"):
-            body = {} if path == "/v1/enter" else None
+            body: object = {} if path == "/v1/enter" else None
             reply = ask(replica, path, body, token=token, source=source)
             assert (reply.status, reply.kind) == (401, "unauthorized"), (token, path)
             assert reply.headers["WWW-Authenticate"] == "Bearer"

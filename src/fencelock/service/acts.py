@@ -57,13 +57,13 @@ class Acts:
     async def perform(self, act: AnyAct, principal: Principal) -> Answer:
         """Carry out an act. Raises what `problem_of` translates."""
         try:
-            self.limits.admit(act, principal)
+            usage = self.limits.admit(act, principal)
             answer = await self._perform(act, principal)
         except Refused as refusal:
             self.ledger.audit.refused(principal, refusal.kind, refusal.name)
             refusal.audited = True
             raise
-        self.ledger.note(act, answer, principal)
+        self.ledger.note(act, answer, principal, usage)
         return answer
 
     async def _perform(self, act: AnyAct, principal: Principal) -> Answer:
@@ -112,7 +112,8 @@ class Acts:
             raise UnsafeEngine("the engine behind this service promises an efficiency lock only")
         tickets = [self.ticket(each, principal) for each in act.tickets]
         if len(tickets) == 1:
-            await self._end_wait(tickets[0].id)
+            if tickets[0].id in self._waits:
+                await self._end_wait(tickets[0].id)
             standing = await self.engine.enter(tickets[0], if_free=act.if_free, timeout=timeout)
             return Answer(standings=[WireStanding.pack(standing)])
         if not act.if_free:

@@ -174,6 +174,9 @@ class Service:
 
     async def _read(self, request: web.Request) -> None:
         """Read the body. `request.read()` then has it at once."""
+        if request.content.is_eof():  # it came together with the headers
+            await request.read()
+            return
         seconds = self.settings.body_timeout
         try:
             async with asyncio.timeout(seconds):

@@ -91,6 +91,11 @@ class Connection(web.RequestHandler):
             self._flow.set_result(None)
             self._flow = None
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the client has not read what was sent."""
+        return self._flow is not None
+
     async def flowing(self) -> None:
         """Wait until the client has read what was sent, or is gone."""
         while self._flow is not None:

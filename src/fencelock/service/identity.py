@@ -6,6 +6,7 @@ import ipaddress
 import math
 import time
 from collections import OrderedDict
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -28,7 +29,7 @@ class Identity:
     def __init__(self, keys: Keys | None, settings: Settings) -> None:
         self.keys = keys
         self.failures = Failures()
-        self._hosts = {parse_address(each).host for each in settings.listen}
+        self._hosts = frozenset(parse_address(each).host for each in settings.listen)
         self._insecure = settings.insecure
 
     def identify(self, request: web.Request) -> Principal:
@@ -74,8 +75,12 @@ class Identity:
         return _principal(found, principal.address)
 
 
-def _is_address(host: str, known: set[str]) -> bool:
-    name = urlsplit(f"//{host}").hostname or ""
+@lru_cache(maxsize=100)
+def _is_address(host: str, known: frozenset[str]) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # for example, a bracket is missing
+        return False
     if not name or name == "localhost" or name in known:
         return True
     try:

@@ -7,7 +7,6 @@ through this replica. It forgets a ticket that was not renewed here for its ttl.
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 from fencelock.core.ticket import ADMITTED, GONE, WAITING
 from fencelock.engines.http.wire import (
@@ -23,14 +22,8 @@ from fencelock.engines.http.wire import (
 from fencelock.service.audit import Audit
 from fencelock.service.principals import Principal
 
-
-class Lease(NamedTuple):
-    """A lease that this replica has seen granted."""
-
-    name: str
-    fence: str
-    deadline: float
-    principal: Principal
+Lease = tuple[str, str, float, Principal]
+"""A lease that this replica has seen granted: name, fence, deadline, who got it. A plain tuple is quick."""
 
 
 class Usage:
@@ -67,21 +60,19 @@ class Ledger:
             usage = self._usages[principal.name] = Usage(self._credit)
             return usage
 
-    def note(self, act: AnyAct, answer: Answer, principal: Principal) -> None:
+    def note(self, act: AnyAct, answer: Answer, principal: Principal, usage: Usage) -> None:
         """Note what an act has changed."""
-        kind = type(act)
-        if kind is Enter or kind is Renew:
-            usage, now = self.usage(principal), time.monotonic()
-            standings = answer.standings or ()
-            for ticket, standing in zip(act.tickets, standings, strict=False):  # type: ignore[union-attr]
+        if isinstance(act, Leave):
+            self._left(act.ticket, answer, principal, usage)
+        elif isinstance(act, Enter | Renew):
+            now, entered = time.monotonic(), isinstance(act, Enter)
+            for ticket, standing in zip(act.tickets, answer.standings or (), strict=False):
                 if standing is not None:
-                    self._stands(usage, ticket, standing, now, principal, kind is Enter)
-        elif kind is Park:
+                    self._stands(usage, ticket, standing, now, principal, entered)
+        elif isinstance(act, Park):
             for standing in answer.standings or ():
                 if standing is not None:
-                    self.woken(act.ticket, standing, principal)  # type: ignore[union-attr]
-        elif kind is Leave:
-            self._left(act.ticket, answer, principal)  # type: ignore[union-attr]
+                    self.woken(act.ticket, standing, principal)
 
     def woken(self, ticket: WireTicket, standing: WireStanding, principal: Principal) -> None:
         """Note the standing that came with a wake-up."""
@@ -100,16 +91,15 @@ class Ledger:
         id, place = ticket.id, standing.place
         held = usage.leases.get(id)
         if place == ADMITTED:
-            waited = self._wait_no_more(usage, id)
-            lease = Lease(ticket.name, standing.fence, now + ticket.ttl, principal)
-            usage.leases[id] = lease
+            waited = bool(usage.waits) and self._wait_no_more(usage, id)
+            usage.leases[id] = ticket.name, standing.fence, now + ticket.ttl, principal
             # A renewal of an unknown lease means that another replica has granted it.
-            if held is None and (entered or waited):
+            if held is None and (entered or waited) and self.audit.enabled:
                 self.audit.note("granted", principal, ticket.name, standing.fence)
             return
         if held is not None:
             del usage.leases[id]
-            self.audit.note("lost", principal, held.name, held.fence)
+            self.audit.note("lost", principal, held[0], held[1])
         if place == WAITING:
             if id not in usage.waits:
                 self.waiting += 1
@@ -118,12 +108,13 @@ class Ledger:
         elif place == GONE:
             self._wait_no_more(usage, id)
 
-    def _left(self, ticket: WireTicket, answer: Answer, principal: Principal) -> None:
-        usage = self.usage(principal)
+    def _left(self, ticket: WireTicket, answer: Answer, principal: Principal, usage: Usage) -> None:
         held = usage.leases.pop(ticket.id, None)
-        waited = self._wait_no_more(usage, ticket.id)
+        waited = bool(usage.waits) and self._wait_no_more(usage, ticket.id)
+        if not self.audit.enabled:
+            return
         if held is not None:
-            self.audit.note("released" if answer.done else "lost", principal, held.name, held.fence)
+            self.audit.note("released" if answer.done else "lost", principal, held[0], held[1])
         elif answer.done:
             self.audit.note("withdrawn" if waited else "released", principal, ticket.name)
 
@@ -136,8 +127,9 @@ class Ledger:
         """Forget what was not renewed here in time."""
         now = time.monotonic()
         for usage in self._usages.values():
-            for id, lease in [each for each in usage.leases.items() if each[1].deadline < now]:
+            for id, lease in [each for each in usage.leases.items() if each[1][2] < now]:
                 del usage.leases[id]
-                self.audit.note("lapsed", lease.principal, lease.name, lease.fence)
+                name, fence, _, principal = lease
+                self.audit.note("lapsed", principal, name, fence)
             for id in [id for id, deadline in usage.waits.items() if deadline < now]:
                 self._wait_no_more(usage, id)

@@ -31,18 +31,21 @@ class Limits:
         self._ledger = ledger
         self._burst = BURST * settings.rate
 
-    def admit(self, act: AnyAct, principal: Principal) -> None:
+    def admit(self, act: AnyAct, principal: Principal) -> Usage:
         """Refuse an act that comes too often, or that would wait or hold too much."""
-        kind = type(act)
+        usage = self._ledger.usage(principal)
         if principal.credential:
-            self._charge(act, principal)
-        if kind is Enter:
-            self._admit_tickets(act, principal)  # type: ignore[arg-type]
+            self._charge(act, principal, usage)
+        if type(act) is Enter:
+            self._admit_tickets(act, principal, usage)
+        return usage
 
-    def _charge(self, act: AnyAct, principal: Principal) -> None:
-        usage, now = self._ledger.usage(principal), time.monotonic()
+    def _charge(self, act: AnyAct, principal: Principal, usage: Usage) -> None:
+        now = time.monotonic()
         rate = self._settings.rate
-        credit = min(usage.credit + (now - usage.filled) * rate, self._burst)
+        credit = usage.credit + (now - usage.filled) * rate
+        if credit > self._burst:
+            credit = self._burst
         usage.filled = now
         kind = type(act)
         frees = kind is Leave or kind is Renew
@@ -60,9 +63,8 @@ class Limits:
         # A large request is paid for by those that follow.
         usage.credit = credit - cost
 
-    def _admit_tickets(self, act: Enter, principal: Principal) -> None:
+    def _admit_tickets(self, act: Enter, principal: Principal, usage: Usage) -> None:
         settings, ledger = self._settings, self._ledger
-        usage = ledger.usage(principal)
         waits = not act.if_free
         if waits and ledger.waiting >= settings.waits and _is_new(act, usage):
             detail = f"{ledger.waiting} tickets wait at this replica (`waits`)"
@@ -103,8 +105,10 @@ class Limits:
 
     def check_name(self, name: str) -> str:
         """Check the size of a name. Returns the name as the engines store it."""
-        name = check_name(name)
         most = self._settings.max_name
+        if 0 < len(name) <= most and name.isascii() and name.isprintable():
+            return name  # nearly always
+        name = check_name(name)
         if len(name) > most or (not name.isascii() and len(name.encode()) > most):
             detail = f"names have {most} bytes at most at this service (`max_name`)"
             raise Refused("too-large", detail)

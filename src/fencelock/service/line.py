@@ -52,10 +52,12 @@ class Line:
         self._acts = acts
         self.principal = principal
         """Who has this line. It is replaced when the rights change."""
-        self._pipeline = asyncio.Semaphore(pipeline)
+        self._pipeline = pipeline
         self._under_way: set[asyncio.Task[None]] = set()
         self._parked: dict[str, tuple[Ticket, asyncio.Task[None]]] = {}
         """The tickets whose wake-up this line waits for, by id."""
+        self._waits = 0
+        """Requests under way that only wait. They have a limit of their own."""
         self._ending: Problem | None = None
         """What is answered to requests that come while the line ends."""
 
@@ -70,9 +72,9 @@ class Line:
                 if self._ending is not None:
                     await self._send(Reply(request.seq, Answer(problem=self._ending)))
                     continue
-                if type(request.act) is not Park:  # a wait has a limit of its own
-                    await self._pipeline.acquire()
                 self._start(self._answer(request))
+                while len(self._under_way) - self._waits >= self._pipeline:
+                    await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await self._finish()
 
@@ -114,17 +116,24 @@ class Line:
             if id in self._parked:
                 await self._unpark(id)
         try:
-            answer = await self._acts.perform(act, principal)
+            if type(act) is Park:
+                answer = await self._wait(act, principal)
+            else:
+                answer = await self._acts.perform(act, principal)
         except Exception as error:
             answer = Answer(problem=problem_of(error))
-        finally:
-            if type(act) is not Park:
-                self._pipeline.release()
         await self._send(Reply(request.seq, answer))
         if isinstance(act, Enter):
             self._park_waiting(act, answer, principal)
 
     # --- waiting tickets
+
+    async def _wait(self, act: Park, principal: Principal) -> Answer:
+        self._waits += 1
+        try:
+            return await self._acts.perform(act, principal)
+        finally:
+            self._waits -= 1
 
     def _park_waiting(self, act: Enter, answer: Answer, principal: Principal) -> None:
         for ticket, standing in zip(act.tickets, answer.standings or (), strict=False):
@@ -160,7 +169,8 @@ class Line:
 
     async def _send(self, message: Hello | Reply | Wake) -> None:
         """Send a message, as soon as the client reads."""
-        await self._connection.flowing()
+        if self._connection.is_stuck:
+            await self._connection.flowing()
         with suppress(ConnectionError):  # the client is gone, and asks again elsewhere
             await self._socket.send_str(encode(message).decode())
 

@@ -35,8 +35,7 @@ class Principal:
 
     def may(self, right: Right, name: str) -> bool:
         """Whether it has this right for this name."""
-        patterns = self.rights.get(right, ())
-        return "*" in patterns or any(_matcher(each)(name) for each in patterns)
+        return _match(self.rights.get(right, ()), name)
 
     def require(self, right: Right, name: str) -> None:
         """Refuse a request for which the right is missing."""
@@ -44,6 +43,11 @@ class Principal:
             raise Refused(
                 "forbidden", f"{self.name} lacks the right {right!r} for {name!r}", name=name
             )
+
+
+@lru_cache(maxsize=10_000)  # names come again and again
+def _match(patterns: tuple[str, ...], name: str) -> bool:
+    return "*" in patterns or any(_matcher(each)(name) for each in patterns)
 
 
 @lru_cache(maxsize=10_000)

@@ -95,7 +95,7 @@ def test_a_full_disk_does_not_stop_locks(full: Replica) -> None:
     assert said(full).count("can't be written") == 1
 
 
-async def test_a_disk_that_hangs_fills_no_memory(tmp_path: Path) -> None:
+async def test_lines_that_wait_are_bounded(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

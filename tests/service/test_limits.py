@@ -204,7 +204,7 @@ def test_a_second_request_that_does_not_come_is_cut(brief: Replica) -> None:
 
 
 def test_a_crowd_that_says_nothing(brief: Replica) -> None:
-    """From another address. The limit per address turns the last ones away with a reason."""
+    """From another address. A normal client works meanwhile, and the crowd is cut."""
     with ExitStack() as crowd:
         silent = [crowd.enter_context(raw(brief, "127.0.0.2")) for _ in range(effort(1_000, 1_400))]
         _works(brief)

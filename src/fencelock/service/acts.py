@@ -126,7 +126,7 @@ class Acts:
         audit, fence = self.ledger.audit, None
         if audit.enabled:  # it should say whose lease was broken
             seen = await self.engine.inspect(name, limit=0, timeout=timeout)
-            fence = str(seen.fence) if seen.holders else None
+            fence = str(seen.holders[0].fence) if seen.holders else None
         done = await self.engine.evict(name, timeout=timeout)
         if done:
             audit.note("broke", principal, name, fence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
@@ -30,6 +31,10 @@ class Replica(Server):
         listen = f"{HOST}:{self.port}"
         serve = ["-m", "fencelock", "serve", "--engine", self.engine_url, "--listen", listen]
         return [sys.executable, *serve, *self.options]
+
+    def tell(self, signum: int) -> None:
+        """Send a signal to the running replica."""
+        os.kill(self.pid, signum)
 
     def ready(self) -> bool:
         try:

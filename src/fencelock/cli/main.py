@@ -20,6 +20,7 @@ from fencelock.cli.options import url_option
 from fencelock.cli.run import run
 from fencelock.cli.schema import schema
 from fencelock.cli.serve import serve
+from fencelock.cli.token import token
 from fencelock.cli.top.command import top
 from fencelock.core.errors import FencelockError
 
@@ -42,7 +43,7 @@ def cli(url: str | None) -> None:
     """
 
 
-for command in (run, ls, show, top, break_, schema, migrate, bench, serve, demo):
+for command in (run, ls, show, top, break_, schema, migrate, bench, serve, token, demo):
     cli.add_command(command)
 
 

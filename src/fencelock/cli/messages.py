@@ -35,6 +35,14 @@ def say_warnings() -> None:
         logging.getLogger("fencelock").addHandler(_Handler(logging.WARNING))
 
 
+def say_log(logger: str, level: int) -> None:
+    """Print what this logger has to say from this level on, in the same form."""
+    if not os.environ.get("FENCELOCK_LOG"):
+        log = logging.getLogger(logger)
+        log.setLevel(level)
+        log.addHandler(_Handler(level))
+
+
 def start_log(level: str) -> None:
     """Write a log of all events to stderr, from this level on: what `FENCELOCK_LOG=debug` is for."""
     if level.lower() not in LEVELS:

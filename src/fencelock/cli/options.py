@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencelock.core.errors import Unsupported
 from fencelock.core.names import check_name
 
 if TYPE_CHECKING:
@@ -36,20 +38,6 @@ def checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
             return value if value is None else check(value)
 
     return callback
-
-
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
-def seconds(text: str) -> float:
-    """Seconds from a number with or without a unit: 90, 15m, 1h, 1d."""
-    unit = text[-1:] if text[-1:] in UNITS else ""
-    try:
-        return float(text.removesuffix(unit)) * UNITS.get(unit, 1.0)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is not a duration: give seconds, or for example 15m, 1h, 1d"
-        ) from None
 
 
 def metrics_file(text: str) -> Path:
@@ -93,6 +81,17 @@ def only_url(engine: str | None, url: str | None) -> str:
     if engine is not None and url is not None:
         raise click.UsageError("The engine was given twice: as an argument and with --url.")
     return engine or url or default_url()
+
+
+def service_module(name: str) -> Any:
+    """A module of the lock service. It needs packages that may be missing, and that are slow to import."""
+    try:
+        return import_module(f"fencelock.service.{name}")
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"the lock service needs the package {error.name!r}: install it with: "
+            "pip install 'fencelock[service]'"
+        ) from error
 
 
 def open_client(url: str | None) -> Client:

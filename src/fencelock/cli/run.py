@@ -10,8 +10,8 @@ import click
 
 from fencelock.cli import exits
 from fencelock.cli.messages import printable
-from fencelock.cli.options import checked, metrics_file, name_argument, seconds, url_option
-from fencelock.core.durations import check_keep, check_timeout, check_ttl
+from fencelock.cli.options import checked, metrics_file, name_argument, url_option
+from fencelock.core.durations import check_keep, check_timeout, check_ttl, seconds
 
 _seconds_option = partial(click.option, type=float, metavar="SECONDS")
 

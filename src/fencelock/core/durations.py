@@ -66,6 +66,20 @@ def _number(what: str, value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def seconds(text: str) -> float:
+    """Seconds from a number with or without a unit: 90, 15m, 1h, 1d."""
+    unit = text[-1:] if text[-1:] in UNITS else ""
+    try:
+        return float(text.removesuffix(unit)) * UNITS.get(unit, 1.0)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is not a duration: give seconds, or for example 15m, 1h, 1d"
+        ) from None
+
+
 def deadline(sent: float, ttl: float) -> float:
     """The moment until which a holder may trust its lease, on its own clock.
 

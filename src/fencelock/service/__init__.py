@@ -14,4 +14,13 @@ answer, at any replica. The files of this folder:
 - `principals`: who asks, and what it may do.
 - `watching`: health, readiness, metrics, events. `counters`: the metrics. `events`: the stream of events.
   `sightings`: what a replica sees of tickets.
+- `serving`: the start, the signals and the end of a replica. `settings`: one table of settings.
+- `connections`: accepts connections within the limits, cuts slow clients; TLS. `addresses`: where it listens.
+- `app`: the routes, and what all requests have in common.
+- `line`: one WebSocket line of a client of ours. `acts`: what a client may ask for, at the engine;
+  limits and the audit log are applied there, whatever way an act came.
+- `principals`: who asks, and what it may do. `tokens`: the file with tokens and rights. `identity`: from a
+  request to its principal.
+- `limits`, `ledger`, `audit`: what is too much, what this replica knows, and what it writes down.
+- `problems`: every way to fail, with its status code.
 """

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from fencelock.core.errors import UnsafeEngine, Unsupported
-from fencelock.core.names import check_name
 from fencelock.core.ticket import Place, Ticket
 from fencelock.engines.contract import NO_SHARING, UNSAFE, Engine
 from fencelock.engines.http.wire import (
@@ -26,95 +25,176 @@ from fencelock.engines.http.wire import (
     WireTicket,
 )
 from fencelock.io.contract import IO
+from fencelock.service.ledger import Ledger
+from fencelock.service.limits import Limits
 from fencelock.service.principals import Principal
+from fencelock.service.problems import Refused
+
+
+class _Wait(NamedTuple):
+    """A wait under way."""
+
+    scope: asyncio.Timeout
+    """Ends it when it is told to."""
+    ended: asyncio.Event
 
 
 class Acts:
-    """The acts of engines/http/wire.py, for principals that may do them."""
+    """The acts of engines/http/wire.py, for principals that may do them.
 
-    def __init__(self, engine: Engine, io: IO) -> None:
+    Limits and the audit log are applied here, whatever way an act came: on a line, or as a request.
+    """
+
+    def __init__(self, engine: Engine, io: IO, limits: Limits, ledger: Ledger) -> None:
         self.engine = engine
         self.io = io
+        self.limits = limits
+        self.ledger = ledger
+        self._waits: dict[str, _Wait] = {}
+        """The waits under way, by the id of the ticket."""
         self.entering: dict[str, asyncio.Future[None]] = {}
-        """The end of an `Enter` under way, by the ticket's id. What comes next for the ticket waits for it:
-        its client waits for the answer no more, and engines expect one request of a ticket at a time."""
-        self.parked: dict[str, Callable[[], Awaitable[None]]] = {}
-        """How to end the wait for a ticket's wake-up, by its id. The next request for the ticket may come on
-        another line than the one that waits."""
+        """Tickets that are about to enter, by id. The next request for such a ticket waits for that."""
+        self._draining = False
 
     async def perform(self, act: AnyAct, principal: Principal) -> Answer:
         """Carry out an act. Raises what `problem_of` translates."""
-        engine = self.engine
+        try:
+            usage = self.limits.admit(act, principal)
+            answer = await self._perform(act, principal)
+        except Refused as refusal:
+            self.ledger.audit.refused(principal, refusal.kind, refusal.name)
+            refusal.audited = True
+            raise
+        self.ledger.note(act, answer, principal, usage)
+        return answer
+
+    async def _perform(self, act: AnyAct, principal: Principal) -> Answer:
+        engine, limits = self.engine, self.limits
+        timeout = 0.0 if isinstance(act, Unpark) else limits.wait(act.timeout)
         match act:
             case Enter():
-                return await self._enter(act, principal)
-            case Renew(tickets, timeout):
-                asked = [_checked(each, principal) for each in tickets]
+                return await self._enter(act, principal, timeout)
+            case Renew(tickets):
+                asked = [self.ticket(each, principal) for each in tickets]
                 standings = await engine.renew(asked, timeout=timeout)
                 return Answer(standings=[each and WireStanding.pack(each) for each in standings])
-            case Leave(ticket, timeout, departure):
-                asking = _checked(ticket, principal)
+            case Leave(ticket, _, departure):
+                asking = self.ticket(ticket, principal, any_ttl=True)
                 return Answer(done=await engine.leave(asking, timeout=timeout, departure=departure))
-            case Park(ticket, timeout):
-                return Answer(standings=[await self._turn(_checked(ticket, principal), timeout)])
+            case Park(ticket):
+                return await self._park(self.ticket(ticket, principal), principal, timeout)
             case Unpark():
                 return Answer(done=True)  # a line knows what is parked
-            case Evict(name, timeout):
-                principal.require("break", check_name(name))
-                return Answer(done=await engine.evict(name, timeout=timeout))
-            case Remember(ticket, text, keep, timeout):
+            case Evict(name):
+                return await self._evict(name, principal, timeout)
+            case Remember(ticket, text, keep):
                 self._require_notes()
-                asking = _checked(ticket, principal)
+                asking = self.ticket(ticket, principal)
                 done = await engine.remember(asking, text, keep=keep, timeout=timeout)
                 return Answer(done=done)
-            case Recall(name, timeout):
+            case Recall(name):
                 self._require_notes()
-                principal.require("lock", check_name(name))
+                principal.require("lock", name := limits.check_name(name))
                 return Answer(text=await engine.recall(name, timeout=timeout))
-            case Inspect(name, timeout, limit):
-                principal.require("read", check_name(name))
+            case Inspect(name, _, limit):
+                principal.require("read", name := limits.check_name(name))
                 seen = await engine.inspect(name, limit=limit, timeout=timeout)
                 return Answer(seen=WireInspection.pack(seen))
-        names = await engine.names(act.pattern, timeout=act.timeout)
+        names = await engine.names(act.pattern, timeout=timeout)
         return Answer(names=[name for name in names if principal.may("read", name)])
 
-    async def _enter(self, act: Enter, principal: Principal) -> Answer:
+    def ticket(self, ticket: WireTicket, principal: Principal, any_ttl: bool = False) -> Ticket:
+        """The ticket, if this principal may lock its name. The right and the lock are for one spelling."""
+        limits = self.limits
+        name = limits.check_name(ticket.name) if any_ttl else limits.check_ticket(ticket)
+        principal.require("lock", name)
+        asked = ticket.unpack()
+        return asked if name == asked.name else asked._replace(name=name)
+
+    async def _enter(self, act: Enter, principal: Principal, timeout: float) -> Answer:
         if act.require == "correctness" and self.engine.traits.guarantee != "correctness":
             raise UnsafeEngine(UNSAFE)
-        tickets = [_checked(each, principal) for each in act.tickets]
+        tickets = [self.ticket(each, principal) for each in act.tickets]
         if not self.engine.traits.supports_sharing and any(each.share.group for each in tickets):
             raise Unsupported(NO_SHARING)
         if len(tickets) == 1:
-            standing = await self.engine.enter(tickets[0], if_free=act.if_free, timeout=act.timeout)
+            if tickets[0].id in self._waits:
+                await self._end_wait(tickets[0].id)
+            standing = await self.engine.enter(tickets[0], if_free=act.if_free, timeout=timeout)
             return Answer(standings=[WireStanding.pack(standing)])
         if not act.if_free:
             raise ValueError("several tickets can only enter with if_free")
-        standings = await self.engine.enter_free(tickets, timeout=act.timeout)
+        standings = await self.engine.enter_free(tickets, timeout=timeout)
         return Answer(standings=[WireStanding.pack(each) for each in standings])
 
     def _require_notes(self) -> None:
         if not self.engine.traits.supports_notes:
             raise Unsupported("the engine behind this service can't store notes")
 
-    async def _turn(self, ticket: Ticket, timeout: float) -> WireStanding | None:
-        """Wait for the wake-up of a ticket without a line. It may have entered at another replica."""
-        standing = await self.engine.enter(ticket, if_free=False, timeout=timeout)
-        if standing.place is not Place.WAITING:
-            return WireStanding.pack(standing)
+    async def _evict(self, name: str, principal: Principal, timeout: float) -> Answer:
+        principal.require("break", name := self.limits.check_name(name))
+        audit, fence = self.ledger.audit, None
+        if audit.enabled:  # it should say whose lease was broken
+            seen = await self.engine.inspect(name, limit=0, timeout=timeout)
+            fence = str(seen.holders[0].fence) if seen.holders else None
+        done = await self.engine.evict(name, timeout=timeout)
+        if done:
+            audit.note("broke", principal, name, fence)
+        return Answer(done=done)
+
+    # --- waits
+
+    async def _park(self, ticket: Ticket, principal: Principal, timeout: float) -> Answer:
+        """Wait as a request of its own. The ticket may have entered at another replica."""
+        began = self.io.now()
+        usage = self.limits.admit_park(principal)
+        usage.parks += 1
         try:
-            return await self.park(ticket, timeout)
+            await self._end_wait(ticket.id)
+            standing = (await self.engine.renew([ticket], timeout=timeout))[0]
+            if standing is None or standing.place is not Place.WAITING:
+                return Answer(standings=[standing and WireStanding.pack(standing)])
+            standing = await self.engine.enter(ticket, if_free=False, timeout=timeout)
+            if standing.place is not Place.WAITING:
+                return Answer(standings=[WireStanding.pack(standing)])
+            left = max(0.0, began + timeout - self.io.now())
+            return Answer(standings=[await self.park(ticket, left)])
         finally:
-            self.engine.unpark(ticket)
+            usage.parks -= 1
 
     async def park(self, ticket: Ticket, seconds: float) -> WireStanding | None:
-        """Wait for the wake-up of a ticket that has entered here; None: look again."""
-        standing = await self.engine.park(ticket, self.io.now() + seconds)
+        """Wait for the wake-up of a ticket that has entered here; None: look again, perhaps elsewhere.
+
+        After that the ticket has to enter again before the next wait.
+        """
+        wait = _Wait(asyncio.timeout(0.0 if self._draining else None), asyncio.Event())
+        try:
+            async with wait.scope:
+                self._waits[ticket.id] = wait
+                standing = await self.engine.park(ticket, self.io.now() + seconds)
+        except TimeoutError:
+            if not wait.scope.expired():
+                raise
+            return None
+        finally:
+            if self._waits.get(ticket.id) is wait:
+                del self._waits[ticket.id]
+            self.engine.unpark(ticket)
+            wait.ended.set()
         return None if standing is None else WireStanding.pack(standing)
 
+    def drain(self) -> None:
+        """End all waits, and let none begin."""
+        self._draining = True
+        for wait in self._waits.values():
+            wait.scope.reschedule(0.0)
 
-def _checked(ticket: WireTicket, principal: Principal) -> Ticket:
-    """The ticket, if this principal may lock its name."""
-    if check_name(ticket.name) != ticket.name:
-        raise ValueError("a name must be in the form NFC")
-    principal.require("lock", ticket.name)
-    return ticket.unpack()
+    async def _end_wait(self, id: str) -> None:
+        """End the wait for this ticket, if there is one: its client has asked again, perhaps on a new line.
+
+        The engine keeps one entry for a ticket that waits. Two waits would take it away from each other.
+        """
+        wait = self._waits.get(id)
+        if wait is not None:
+            wait.scope.reschedule(0.0)
+            await wait.ended.wait()

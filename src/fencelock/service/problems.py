@@ -21,12 +21,14 @@ TITLES: dict[str, tuple[int, str]] = {
     "held": (409, "Somebody else holds the lock"),
     "gone": (410, "The lease is gone: stop working"),
     "unsafe-engine": (412, "The engine can't give the guarantee that was asked for"),
+    "too-slow": (408, "The request did not arrive in time"),
     "too-large": (413, "The request is too large"),
     "not-json": (415, "The body must be JSON"),
     "unsupported": (422, "The engine can't do that"),
     "limited": (429, "Too much at once"),
     "internal": (500, "A fault of the service"),
     "draining": (503, "This replica is about to end: ask another one"),
+    "overloaded": (503, "This replica has too much to do"),
     "engine-away": (503, "The engine did not answer, and has not acted"),
     "engine-unknown": (504, "The engine did not answer, and may have acted"),
 }
@@ -35,10 +37,19 @@ TITLES: dict[str, tuple[int, str]] = {
 class Refused(Exception):
     """A request that the service itself refuses."""
 
-    def __init__(self, kind: str, detail: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        detail: str,
+        *,
+        retry_after: float | None = None,
+        name: str | None = None,
+    ) -> None:
         super().__init__(detail)
         self.kind = kind
         self.retry_after = retry_after
+        self.name = name
+        self.audited = False
 
 
 def problem(kind: str, detail: str = "", **fields: object) -> Problem:
@@ -51,7 +62,7 @@ def problem_of(error: Exception) -> Problem:
     """What to tell the client about an error. What is our own fault is logged, and not shown."""
     match error:
         case Refused():
-            return problem(error.kind, str(error), retry_after=error.retry_after)
+            return problem(error.kind, str(error), retry_after=error.retry_after, name=error.name)
         case EngineError(outcome="not applied"):
             return problem("engine-away", str(error), outcome="not applied", name=error.name)
         case EngineError():

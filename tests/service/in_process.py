@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import uuid4
 
 from aiohttp import web
 
+from fencelock.service.addresses import Address
 from fencelock.service.app import Service
+from fencelock.service.connections import Door
+from fencelock.service.settings import Settings
 from tests.servers import HOST
 
 
-def memory() -> str:
-    """The URL of an engine in memory that no other test uses."""
-    return f"memory://{uuid4()}"
+def memory(**settings: Any) -> Settings:
+    """Settings with an engine in memory that no other test uses."""
+    return Settings(engine=f"memory://{uuid4()}", **settings)
 
 
 @asynccontextmanager
@@ -23,9 +27,10 @@ async def serving(service: Service) -> AsyncIterator[str]:
     runner = web.AppRunner(service.app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, HOST, 0).start()
-        _, port = runner.addresses[0]
-        yield f"http://{HOST}:{port}"
+        assert runner.server is not None
+        door = Door(runner.server, service.settings, None)
+        yield f"http://{door.open(Address(HOST, 0))}"
     finally:
         await service.drain()
+        await door.close()
         await runner.cleanup()

@@ -18,7 +18,6 @@ from fencelock.service import events
 from fencelock.service.app import Service
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused
-from fencelock.service.watching import WatchSettings
 from tests.service.in_process import memory, serving
 from tests.service.raw_line import raw_line, ticket
 from tests.waiting import PATIENCE, soon
@@ -178,7 +177,7 @@ async def test_a_consumer_that_does_not_read_is_cut() -> None:
 
 
 async def test_only_so_many_consumers() -> None:
-    service = Service(memory(), WatchSettings(consumers=1))
+    service = Service(memory(event_streams=1))
     async with serving(service) as url, aiohttp.ClientSession() as session:
         async with stream(url) as consumer:
             await consumer.next()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import aiohttp
 import pytest
@@ -18,12 +17,12 @@ from fencelock.service import sightings
 from fencelock.service.app import Service
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused
-from fencelock.service.watching import WatchSettings
+from fencelock.service.settings import Settings
 from tests.service.in_process import memory, serving
 from tests.service.raw_line import raw_line, ticket
 from tests.waiting import soon
 
-GROUPS = WatchSettings(groups={"order:*": "order"})
+GROUPS = {"groups": (("order:*", "order"),)}
 
 
 @pytest.fixture
@@ -85,7 +84,9 @@ async def test_the_health_of_an_engine(session: aiohttp.ClientSession) -> None:
 async def test_an_engine_that_is_away_does_not_make_a_replica_unready(
     session: aiohttp.ClientSession,
 ) -> None:
-    async with serving(Service("redis://127.0.0.1:1")) as url:  # nobody listens there
+    async with serving(
+        Service(Settings(engine="redis://127.0.0.1:1"))
+    ) as url:  # nobody listens there
         async with session.get(f"{url}/v1/health") as answer:
             found = await answer.json()
         assert (answer.status, found["status"]) == (200, "degraded")
@@ -103,7 +104,7 @@ async def test_many_health_checks_are_one_probe(session: aiohttp.ClientSession) 
 
 
 async def test_what_is_counted(session: aiohttp.ClientSession) -> None:
-    async with serving(Service(memory(), GROUPS)) as url, raw_line(url) as line:
+    async with serving(Service(memory(**GROUPS))) as url, raw_line(url) as line:
         holder, waiter = ticket("order:secret"), ticket("order:secret")
         await line.enter(holder)
         assert (await line.enter(waiter)).place is Place.WAITING
@@ -237,7 +238,6 @@ async def test_who_needs_a_login(
         def identify(self, request: web.Request) -> Principal:
             raise Refused("unauthorized", "no")
 
-    settings: Any = WatchSettings(metrics_login=login)
-    async with serving(Locked(memory(), settings)) as url:
+    async with serving(Locked(memory(metrics_login=login))) as url:
         paths = ("/metrics", "/v1/health", "/readyz")
         assert tuple([(await get(session, url + path))[0] for path in paths]) == expected

@@ -29,12 +29,12 @@ class Groups(dict[str, str]):
                 "groups must be a dict of patterns and names of groups, such as "
                 f'{{"order:*": "order"}}, not {given!r}'
             )
-        self._patterns = dict(given)
-        self.every = list(dict.fromkeys((*self._patterns.values(), OTHER)))
+        self.patterns = dict(given)
+        self.every = list(dict.fromkeys((*self.patterns.values(), OTHER)))
         """All groups that there are."""
 
     def __missing__(self, name: str) -> str:
-        found = (group for pattern, group in self._patterns.items() if matches(name, pattern))
+        found = (group for pattern, group in self.patterns.items() if matches(name, pattern))
         group = next(found, OTHER)
         if len(self) >= _REMEMBERED:
             self.clear()

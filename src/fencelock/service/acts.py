@@ -62,8 +62,7 @@ class Acts:
             usage = self.limits.admit(act, principal)
             answer = await self._perform(act, principal)
         except Refused as refusal:
-            self.ledger.audit.refused(principal, refusal.kind, refusal.name)
-            refusal.audited = True
+            self.ledger.refused(principal, refusal)
             raise
         self.ledger.note(act, answer, principal, usage)
         return answer

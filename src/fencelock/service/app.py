@@ -38,10 +38,12 @@ from fencelock.service.problems import Refused
 from fencelock.service.rest import routes as rest_routes
 from fencelock.service.settings import Settings
 from fencelock.service.tokens import Keys
-from fencelock.service.watching import Watch, WatchSettings, counting
+from fencelock.service.watching import Watch, counting
 from fencelock.service.watching import routes as watching_routes
 
 _ACTS = (*("enter", "renew", "leave", "park", "evict", "remember", "recall", "inspect", "names"),)
+
+_PRINCIPAL = web.RequestKey("principal", Principal)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -55,9 +57,7 @@ _HOUSEKEEPING = 1.0
 class Service:
     """One replica. `app` is its aiohttp application. Without `keys`, everybody may do everything."""
 
-    def __init__(
-        self, settings: Settings, keys: Keys | None = None, watching: WatchSettings | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, keys: Keys | None = None) -> None:
         self.settings = settings
         io = AsyncioIO()
         engine = open_engine(settings.engine, io)
@@ -70,15 +70,15 @@ class Service:
             raise Unsupported("a service needs an engine that other processes can reach")
         self.identity = Identity(keys, settings)
         self.audit = Audit(settings.audit)
-        ledger = Ledger(self.audit, BURST * settings.rate)
         self.draining = False
-        self.watch = Watch(self, engine, io, watching or WatchSettings())
+        self.replica = secrets.token_hex(8)
+        self.lines: set[Line] = set()
+        self.watch = Watch(self, engine, io, settings)
+        ledger = Ledger(self.audit, self.watch.counters, BURST * settings.rate)
         self.acts = Acts(self.watch.engine, io, Limits(settings, ledger), ledger)
         self.under_way = 0
         """Requests that are not answered yet, and lines that are open."""
         self._at_rest = asyncio.Event()
-        self.replica = secrets.token_hex(8)
-        self.lines: set[Line] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.app = web.Application(
             client_max_size=settings.max_message,
@@ -96,9 +96,9 @@ class Service:
 
     def identify(self, request: web.Request) -> Principal:
         """Who asks. Raises `Refused`."""
-        known: Principal | None = request.get("principal")
+        known: Principal | None = request.get(_PRINCIPAL)
         if known is None:
-            known = request["principal"] = self.identity.identify(request)
+            known = request[_PRINCIPAL] = self.identity.identify(request)
         return known
 
     def hello(self) -> Hello:
@@ -172,7 +172,9 @@ class Service:
         except web.HTTPRequestEntityTooLarge:
             most = self.settings.max_message
             detail = f"a body has {most} bytes at most at this service (`max_message`)"
-            response = await self._failed(request, Refused("too-large", detail))
+            response = await self._failed(
+                request, Refused("too-large", detail, limit="max_message")
+            )
         except Exception as error:
             response = await self._failed(request, error)
         finally:
@@ -194,13 +196,13 @@ class Service:
                 await request.read()
         except TimeoutError:
             detail = f"the body took more than {seconds:g} seconds (`body_timeout`)"
-            raise Refused("too-slow", detail) from None
+            raise Refused("too-slow", detail, limit="body_timeout") from None
 
     async def _failed(self, request: web.Request, error: Exception) -> web.Response:
-        if isinstance(error, Refused) and not error.audited:
+        if isinstance(error, Refused):
             address = client_of(request.transport and request.transport.get_extra_info("peername"))
-            principal = request.get("principal") or Principal("", address=address)
-            self.audit.refused(principal, error.kind, error.name)
+            principal = request.get(_PRINCIPAL) or Principal("", address=address)
+            self.acts.ledger.refused(principal, error)
             if error.kind == "unauthorized":
                 await asyncio.sleep(self.identity.failures.delay(address))
         response = failure_of(error)

@@ -27,9 +27,6 @@ HEARTBEAT = 15.0
 MAX_UNREAD = 64 * 1024
 """A consumer that has left this many bytes unread is cut."""
 
-CONSUMERS = 32
-"""How many may read the events at the same time."""
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -78,7 +75,7 @@ class _Consumer:
 class Hub(Recorder):
     """Passes what happens on to the consumers. Without consumers nobody tells it anything."""
 
-    def __init__(self, audience: Audience, replica: str, limit: int = CONSUMERS) -> None:
+    def __init__(self, audience: Audience, replica: str, limit: int) -> None:
         self._audience = audience
         self._replica = replica
         self._limit = limit

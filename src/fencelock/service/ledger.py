@@ -20,7 +20,9 @@ from fencelock.engines.http.wire import (
     WireTicket,
 )
 from fencelock.service.audit import Audit
+from fencelock.service.counters import Counters
 from fencelock.service.principals import Principal
+from fencelock.service.problems import Refused
 
 Lease = tuple[str, str, float, Principal]
 """A lease that this replica has seen granted: name, fence, deadline, who got it. A plain tuple is quick."""
@@ -45,8 +47,9 @@ class Usage:
 class Ledger:
     """The usage of all principals."""
 
-    def __init__(self, audit: Audit, credit: float) -> None:
+    def __init__(self, audit: Audit, counters: Counters, credit: float) -> None:
         self.audit = audit
+        self._counters = counters
         self.waiting = 0
         """Waiting tickets in all."""
         self._credit = credit
@@ -73,6 +76,17 @@ class Ledger:
             for standing in answer.standings or ():
                 if standing is not None:
                     self.woken(act.ticket, standing, principal)
+
+    def refused(self, principal: Principal, refusal: Refused) -> None:
+        """Note a request that the service itself has refused: once, wherever it is caught."""
+        if refusal.noted:
+            return
+        refusal.noted = True
+        self.audit.refused(principal, refusal.kind, refusal.name)
+        if refusal.kind == "unauthorized":
+            self._counters.auth_failed()
+        elif refusal.limit:
+            self._counters.limited(refusal.limit)
 
     def woken(self, ticket: WireTicket, standing: WireStanding, principal: Principal) -> None:
         """Note the standing that came with a wake-up."""

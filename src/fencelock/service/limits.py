@@ -55,6 +55,7 @@ class Limits:
                 "limited",
                 f"{principal.name} may send {rate} requests per second to this replica (`rate`)",
                 retry_after=(1.0 - credit) / rate,
+                limit="rate",
             )
         if kind is Enter or kind is Renew:
             cost = len(act.tickets)  # type: ignore[union-attr]
@@ -68,7 +69,7 @@ class Limits:
         waits = not act.if_free
         if waits and ledger.waiting >= settings.waits and _is_new(act, usage):
             detail = f"{ledger.waiting} tickets wait at this replica (`waits`)"
-            raise Refused("overloaded", detail, retry_after=1.0)
+            raise Refused("overloaded", detail, retry_after=1.0, limit="waits")
         if not principal.credential:
             return
         held, most = len(usage.leases), settings.leases_per_principal
@@ -90,6 +91,7 @@ class Limits:
             "limited",
             f"{principal.name} has {count} {what} at this replica (`{setting}`)",
             retry_after=1.0,
+            limit=setting,
         )
 
     def check_ticket(self, ticket: WireTicket) -> str:
@@ -111,7 +113,7 @@ class Limits:
         name = check_name(name)
         if len(name) > most or (not name.isascii() and len(name.encode()) > most):
             detail = f"names have {most} bytes at most at this service (`max_name`)"
-            raise Refused("too-large", detail)
+            raise Refused("too-large", detail, limit="max_name")
         return name
 
     def wait(self, seconds: float) -> float:

@@ -44,12 +44,15 @@ class Refused(Exception):
         *,
         retry_after: float | None = None,
         name: str | None = None,
+        limit: str = "",
     ) -> None:
         super().__init__(detail)
         self.kind = kind
         self.retry_after = retry_after
         self.name = name
-        self.audited = False
+        self.limit = limit
+        """The setting that was the reason, if a limit was."""
+        self.noted = False
 
 
 def problem(kind: str, detail: str = "", **fields: object) -> Problem:

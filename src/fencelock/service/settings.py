@@ -21,6 +21,7 @@ from fencelock.core.durations import MAX_TTL, MIN_TTL
 from fencelock.core.durations import seconds as parse_seconds
 from fencelock.core.names import MAX_NAME_BYTES
 from fencelock.engines.http.wire import MAX_MESSAGE
+from fencelock.observe.groups import Groups
 
 log = logging.getLogger("fencelock.service")
 
@@ -40,6 +41,15 @@ def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(parts, list) or not parts:
         raise ValueError(f"{value!r} is not a list of texts")
     return tuple(_text(each).strip() for each in parts)
+
+
+def _groups(value: Any) -> tuple[tuple[str, str], ...]:
+    """`{"order:*" = "order"}` in TOML; as a text `order:*=order,payment:*=payment`."""
+    if isinstance(value, str):
+        value = dict(each.rpartition("=")[::2] for each in value.split(","))
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not a table of patterns and groups")
+    return tuple(Groups(value).patterns.items())
 
 
 def _switch(value: Any) -> bool:
@@ -97,6 +107,11 @@ class Settings:
         False, _switch, "Serve everybody, also on other addresses than loopback."
     )
     audit: str = _setting("", _text, "The file of the audit log; - is stderr. Default: none.")
+    groups: tuple[tuple[str, str], ...] = _setting(
+        (), _groups, "The groups of names in metrics, such as 'order:*=order'; several with commas."
+    )
+    metrics_login: bool = _setting(False, _switch, "Show /metrics only to principals.")
+    event_streams: int = _setting(32, _whole(1), "How many may read /v1/events at once.")
     linger: float = _setting(
         0.0, _seconds(0, 600), "After SIGTERM, serve for so long while load balancers notice."
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,8 @@ from fencelock.io.contract import IO
 from fencelock.observe import families
 from fencelock.observe.audience import Audience
 from fencelock.service.counters import Counters
-from fencelock.service.events import CONSUMERS, Hub
+from fencelock.service.events import Hub
+from fencelock.service.settings import Settings
 from fencelock.service.sightings import WatchedEngine
 
 if TYPE_CHECKING:
@@ -39,18 +39,6 @@ _SWEEP = 5.0
 
 _EVENTS = "/v1/events"
 _STREAMS = (PATH, _EVENTS)
-
-
-@dataclass(frozen=True)
-class WatchSettings:
-    """What an operator may choose."""
-
-    groups: Mapping[str, str] = field(default_factory=dict)
-    """Which names belong together in metrics: `{"order:*": "order"}`."""
-    metrics_login: bool = False
-    """Whether `/metrics` needs a token as everything else does."""
-    consumers: int = CONSUMERS
-    """How many may read `/v1/events` at the same time."""
 
 
 class EngineHealth(Struct, frozen=True):
@@ -81,14 +69,14 @@ class Watch:
         service: Service,
         engine: Engine,
         io: IO,
-        settings: WatchSettings,
+        settings: Settings,
     ) -> None:
         self.settings = settings
         self._service = service
-        self.counters = Counters(settings.groups, self._state)
+        self.counters = Counters(dict(settings.groups), self._state)
         audience = Audience([self.counters])
         self.engine = WatchedEngine(engine, audience, io.now)
-        self.hub = Hub(audience, service.replica, settings.consumers)
+        self.hub = Hub(audience, service.replica, settings.event_streams)
         self._probe: tuple[float, asyncio.Task[EngineHealth]] | None = None
 
     def _state(self) -> Mapping[families.Family, float]:

@@ -9,6 +9,7 @@ import requests
 from hypothesis import HealthCheck, Phase, given, settings
 
 from fencelock.service.app import Service
+from fencelock.service.settings import Settings
 from tests.effort import effort
 from tests.servers_service import Replica
 
@@ -19,7 +20,7 @@ LONGEST = {"wait": 50, "timeout": 3600}
 def test_every_route_is_described(replica: Replica) -> None:
     offered = {
         (route.method, route.resource.canonical)
-        for route in Service("memory://").app.router.routes()
+        for route in Service(Settings(engine="memory://")).app.router.routes()
         if route.resource is not None and route.method != "HEAD"
     }
     _, document = replica.get("/openapi.json")

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from fencelock.core.errors import EngineError
 from fencelock.service.app import Service
+from fencelock.service.settings import Settings
 from tests.proxy import TcpProxy
 from tests.servers import HOST
 from tests.servers_service import Replica
@@ -135,7 +136,7 @@ def test_a_replica_that_ends_sends_its_waiters_elsewhere(tmp_path: Path) -> None
 
 @pytest.fixture
 async def service() -> Service:
-    return Service("memory://failing")
+    return Service(Settings(engine="memory://failing"))
 
 
 @pytest.fixture

@@ -35,9 +35,10 @@ class Acts:
     def __init__(self, engine: Engine, io: IO) -> None:
         self.engine = engine
         self.io = io
-        self.entering: dict[str, asyncio.Future[None]] = {}
+        self.entering: dict[str, asyncio.Future[None] | None] = {}
         """The end of an `Enter` under way, by the ticket's id. What comes next for the ticket waits for it:
-        its client waits for the answer no more, and engines expect one request of a ticket at a time."""
+        its client waits for the answer no more, and engines expect one request of a ticket at a time.
+        None as long as nothing waits."""
         self.parked: dict[str, Callable[[], Awaitable[None]]] = {}
         """How to end the wait for a ticket's wake-up, by its id. The next request for the ticket may come on
         another line than the one that waits."""

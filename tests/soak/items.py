@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-ENGINES = ("sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql")
+ENGINES = ("sqlite", "redis", "redlock", "etcd", "zookeeper", "postgresql", "mysql", "http")
 HANGS_SECONDS = 600
 """Time after which a test counts as hanging, in seconds. With many examples a test takes minutes."""
 
@@ -229,6 +229,7 @@ def _faults() -> list[Item]:
 
 def _rest() -> list[Item]:
     return [
+        Suite("http: all of conformance", "http", 2.0, ("tests/conformance",), "http+"),
         Suite("the command line", paths=("tests/cli", "tests/test_examples.py")),
         Suite("properties", paths=PROPERTIES, hypothesis=True, weight=2.0),
         Simulation("simulation", module="fencelock.torture.simulate"),

@@ -50,10 +50,13 @@ class Acts:
         self.io = io
         self.limits = limits
         self.ledger = ledger
-        self._waits: dict[str, _Wait] = {}
-        """The waits under way, by the id of the ticket."""
-        self.entering: dict[str, asyncio.Future[None]] = {}
-        """Tickets that are about to enter, by id. The next request for such a ticket waits for that."""
+        self.entering: dict[str, asyncio.Future[None] | None] = {}
+        """The end of an `Enter` under way, by the ticket's id. What comes next for the ticket waits for it:
+        its client waits for the answer no more, and engines expect one request of a ticket at a time.
+        None as long as nothing waits."""
+        self.waits: dict[str, _Wait] = {}
+        """The waits under way, by the id of the ticket. The next request for the ticket may come on another
+        line than the one that waits."""
         self._draining = False
 
     async def perform(self, act: AnyAct, principal: Principal) -> Answer:
@@ -117,8 +120,8 @@ class Acts:
         if not self.engine.traits.supports_sharing and any(each.share.group for each in tickets):
             raise Unsupported(NO_SHARING)
         if len(tickets) == 1:
-            if tickets[0].id in self._waits:
-                await self._end_wait(tickets[0].id)
+            if tickets[0].id in self.waits:
+                await self.end_wait(tickets[0].id)
             standing = await self.engine.enter(tickets[0], if_free=act.if_free, timeout=timeout)
             return Answer(standings=[WireStanding.pack(standing)])
         if not act.if_free:
@@ -149,7 +152,7 @@ class Acts:
         usage = self.limits.admit_park(principal)
         usage.parks += 1
         try:
-            await self._end_wait(ticket.id)
+            await self.end_wait(ticket.id)
             standing = (await self.engine.renew([ticket], timeout=timeout))[0]
             if standing is None or standing.place is not Place.WAITING:
                 return Answer(standings=[standing and WireStanding.pack(standing)])
@@ -169,15 +172,15 @@ class Acts:
         wait = _Wait(asyncio.timeout(0.0 if self._draining else None), asyncio.Event())
         try:
             async with wait.scope:
-                self._waits[ticket.id] = wait
+                self.waits[ticket.id] = wait
                 standing = await self.engine.park(ticket, self.io.now() + seconds)
         except TimeoutError:
             if not wait.scope.expired():
                 raise
             return None
         finally:
-            if self._waits.get(ticket.id) is wait:
-                del self._waits[ticket.id]
+            if self.waits.get(ticket.id) is wait:
+                del self.waits[ticket.id]
             self.engine.unpark(ticket)
             wait.ended.set()
         return None if standing is None else WireStanding.pack(standing)
@@ -185,15 +188,15 @@ class Acts:
     def drain(self) -> None:
         """End all waits, and let none begin."""
         self._draining = True
-        for wait in self._waits.values():
+        for wait in self.waits.values():
             wait.scope.reschedule(0.0)
 
-    async def _end_wait(self, id: str) -> None:
+    async def end_wait(self, id: str) -> None:
         """End the wait for this ticket, if there is one: its client has asked again, perhaps on a new line.
 
         The engine keeps one entry for a ticket that waits. Two waits would take it away from each other.
         """
-        wait = self._waits.get(id)
+        wait = self.waits.get(id)
         if wait is not None:
             wait.scope.reschedule(0.0)
             await wait.ended.wait()

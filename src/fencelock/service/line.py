@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Any, get_args
@@ -140,13 +140,14 @@ class Line:
         act, acts, principal, began = request.act, self._acts, self.principal, monotonic()
         concerned = _concerned(act)
         for id in concerned:
-            while id in acts.entering:
-                await asyncio.shield(acts.entering[id])
+            if id in acts.entering:
+                await self._entered(id)
             if id in self._parked:
                 await self._unpark(id)
-        entered = asyncio.get_running_loop().create_future() if type(act) is Enter else None
-        if entered is not None:
-            acts.entering.update(dict.fromkeys(concerned, entered))
+            elif id in acts.waits:
+                await acts.end_wait(id)
+        if type(act) is Enter:
+            acts.entering.update(dict.fromkeys(concerned))
         try:
             answer = await (
                 self._wait(act, principal) if type(act) is Park else acts.perform(act, principal)
@@ -154,15 +155,25 @@ class Line:
         except Exception as error:
             answer = Answer(problem=problem_of(error))
         finally:
-            if entered is not None:
+            if type(act) is Enter:
                 for id in concerned:
-                    acts.entering.pop(id, None)
-                entered.set_result(None)
+                    over = acts.entering.pop(id, None)
+                    if over is not None:
+                        over.set_result(None)
         if type(act) is Enter:  # first, so that the next request for the ticket finds it parked
             self._park_waiting(act, answer, principal)
         await self._send(Reply(request.seq, answer))
         code = 200 if answer.problem is None else answer.problem.status
         self._counters.served(_ROUTES[type(act)], code, monotonic() - began)
+
+    async def _entered(self, id: str) -> None:
+        """Wait for the end of the requests by which this ticket enters."""
+        entering = self._acts.entering
+        while id in entering:
+            over = entering[id]
+            if over is None:
+                over = entering[id] = asyncio.get_running_loop().create_future()
+            await asyncio.shield(over)
 
     # --- waiting tickets
 
@@ -212,13 +223,10 @@ class Line:
             await self._socket.send_frame(encode(message), WSMsgType.TEXT)
 
 
-def _concerned(act: AnyAct) -> list[str]:
+def _concerned(act: AnyAct) -> Sequence[str]:
     """The tickets that need not be parked any more when this act comes: what it brings is newer."""
-    match act:
-        case Enter():
-            return [each.id for each in act.tickets]
-        case Leave() | Park():
-            return [act.ticket.id]
-        case Unpark():
-            return [act.id]
-    return []
+    if type(act) is Enter:
+        return [each.id for each in act.tickets]
+    if type(act) is Leave or type(act) is Park:
+        return (act.ticket.id,)
+    return (act.id,) if type(act) is Unpark else ()

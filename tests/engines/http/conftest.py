@@ -28,9 +28,30 @@ def replica(redis_url: str, tmp_path: Path) -> Iterator[StartReplica]:
         yield start
 
 
+@pytest.fixture(scope="module")
+def fragile_pair(
+    redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Replica, Replica]]:
+    """To start a replica is half a second of work, so each test's damage is repaired instead."""
+    folder = tmp_path_factory.mktemp("replicas")
+    with Replica(folder / "1", redis_url) as first, Replica(folder / "2", redis_url) as second:
+        yield first, second
+
+
 @pytest.fixture
-def pair(replica: StartReplica) -> tuple[Replica, Replica]:
-    return replica(), replica()
+def pair(
+    fragile_pair: tuple[Replica, Replica], redis_url: str
+) -> Iterator[tuple[Replica, Replica]]:
+    """Two replicas that no other test uses meanwhile. The test may kill, freeze and drain them."""
+    yield fragile_pair
+    for each in fragile_pair:
+        if each.engine_url != redis_url:
+            each.kill()
+            each.engine_url = redis_url
+        if each.runs:
+            each.thaw()
+        else:
+            each.start()
 
 
 @pytest.fixture(params=FACES)

@@ -80,6 +80,8 @@ class Service:
         """Requests that are not answered yet, and lines that are open."""
         self._at_rest = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.on_drain: list[Callable[[], Awaitable[None]]] = []
+        """What has waits of its own to end."""
         self.app = web.Application(
             client_max_size=settings.max_message,
             middlewares=[counting(self.watch.counters), self._gate],
@@ -112,6 +114,8 @@ class Service:
         """End all waits, send the clients with lines elsewhere, and let what is under way end."""
         self.draining = True
         self.watch.hub.drain()
+        for end in self.on_drain:
+            await end()
         self.acts.drain()
         if self.lines:
             await asyncio.gather(*(line.drain() for line in self.lines))

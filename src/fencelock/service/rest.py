@@ -35,7 +35,7 @@ _LOCK = "/v1/locks/{name}"
 def routes(service: Service) -> list[web.RouteDef]:
     """The routes of this face. Waiting requests end when the application shuts down."""
     rest = Rest(service)
-    service.app.on_shutdown.append(rest.end)
+    service.on_drain.append(rest.end)
     operations = rest.operations()
     text = encode(document([*operations, *OTHERS]))
 
@@ -123,7 +123,7 @@ class Rest:
             ),
         ]
 
-    async def end(self, app: web.Application) -> None:
+    async def end(self) -> None:
         """Let the waiting clients ask another replica."""
         await self._waits.end()
 

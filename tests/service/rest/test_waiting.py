@@ -87,9 +87,7 @@ def test_a_client_that_is_gone_gives_up_its_place(api: Api, name: str) -> None:
     """Nobody renews its ticket. Also if it was admitted in between, the others go on soon."""
     api.lock(name, "acquire", A)
     body = json.dumps({"ttl": 1.0, "wait": 50}).encode()
-    head = (
-        f"POST /v1/locks/{name}/acquire HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
-    )
+    head = f"POST /v1/locks/{name}/acquire HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/json\r\n"
     head += f"{KEY}: {B}\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection((HOST, api.port)) as client:
         client.sendall(head.encode() + body)

@@ -12,6 +12,7 @@ import socket
 import ssl
 import sys
 import tempfile
+import time
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.servers import HOST, Server, ServerSet, Setting, _make_certificate, free_port
-from tests.waiting import eventually
+from tests.waiting import InVain, eventually
 
 JARS = Path("/usr/share/java")
 CLASSPATH = ":".join(
@@ -261,22 +262,25 @@ class Ensemble(ServerSet):
             else:
                 node.kill()
                 node.start()
-        try:
-            self.wait(20)
-        except AssertionError:  # they may never elect a leader again, so restart all of them
-            for node in self.nodes:
-                node.kill()
-            for node in self.nodes:
-                node.start()
-            self.wait()
+        for _ in range(3):
+            try:
+                self.wait(20)
+                return
+            except InVain:  # they may never elect a leader again, so restart all of them
+                for node in self.nodes:
+                    node.kill()
+                for node in self.nodes:
+                    node.start()
+        self.wait(30)
 
-    def wait(self, timeout: float = 120) -> None:
-        """Wait until every node that runs also serves."""
+    def wait(self, timeout: float = 100) -> None:
+        """Wait until every node that runs also serves. One timeout is for all of them."""
+        until = time.monotonic() + timeout
         for node in self.nodes:
             if node.runs:
-                eventually(node.serves, "the ensemble to serve", timeout)
+                eventually(node.serves, "the ensemble to serve", until - time.monotonic())
         if sum(node.runs for node in self.nodes) > self.size // 2:
-            eventually(self._commits, "the ensemble to commit", timeout)
+            eventually(self._commits, "the ensemble to commit", until - time.monotonic())
 
     def _commits(self) -> bool:
         """Whether a session can be made: an ensemble that was frozen may answer, and not commit."""

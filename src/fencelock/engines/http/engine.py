@@ -66,6 +66,7 @@ class HttpEngine(Engine):
         clock="known after the first contact with the service",
         supports_sharing=True,
         supports_notes=True,
+        portable=True,
         provisional=True,
     )
 

@@ -337,6 +337,7 @@ class WireTraits(Struct, frozen=True):
     accepts_floor: bool = True
     max_overstay: float = 0.0
     condition: str = ""
+    portable: bool = False
 
     @classmethod
     def pack(cls, traits: Traits) -> WireTraits:

@@ -196,7 +196,7 @@ def test_the_file_has_only_hashes(tmp_path: Path) -> None:
     tokens = [token_in(file, 'a "quoted" name', lock=["x[0-9]*"]) for _ in range(2)]
     other = token_in(file, "other", 1e9, read=["*"])
     text = file.read_text()
-    assert all(token.rpartition("_")[2] not in text for token in (*tokens, other))
+    assert all(token.split("_", 2)[2] not in text for token in (*tokens, other))
     assert text.startswith("# ours\n")
     assert file.stat().st_mode & 0o777 == 0o640
     assert len(revoke_tokens(file, 'a "quoted" name')) == 2
@@ -248,7 +248,7 @@ def test_failures_are_slowed_down_and_forgotten() -> None:
     failures = Failures()
     delays = [failures.delay("192.0.2.1") for _ in range(12)]
     assert delays == sorted(delays)
-    assert delays[-1] == 2.0
+    assert delays[-1] == 0.8
     assert failures.delay("192.0.2.2") == delays[0]
     for number in range(10_000):
         failures.delay(f"10.0.{number // 250}.{number % 250}")

@@ -28,7 +28,7 @@ class _Serve(click.Command):
 def _options(table: Any) -> list[click.Parameter]:
     made: list[click.Parameter] = []
     for entry in table:
-        flags = [f"{entry.flag}/--no-{entry.key}"] if entry.is_switch else [entry.flag]
+        flags = [f"{entry.flag}/--no-{entry.flag[2:]}"] if entry.is_switch else [entry.flag]
         value = entry.default
         shown = ",".join(value) if isinstance(value, tuple) else value
         standard = (
@@ -39,7 +39,7 @@ def _options(table: Any) -> list[click.Parameter]:
                 [*flags, entry.key],
                 default=None,
                 metavar=None if entry.is_switch else "VALUE",
-                help=entry.help + (standard if value not in ("", False) else ""),
+                help=entry.help + (standard if value not in ("", False, ()) else ""),
             )
         )
     return made

@@ -20,7 +20,8 @@ from fencelock.service.tokens import Credential, Keys
 _REMEMBERED = 4096
 """The addresses with failed logins that are remembered at most: those that failed last."""
 _FORGIVEN_AFTER = 60.0
-_FIRST_DELAY, _LONGEST_DELAY = 0.05, 2.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.05, 0.8
+"""Seconds. A client of ours waits for 2 s, and must still hear that its token is wrong."""
 
 
 class Identity:

@@ -37,6 +37,8 @@ class SimulationResult:
     violations: list[str]
     counts: Counter[str]
     world: World
+    module: str = "fencelock.torture.simulate"
+    """The command that repeats it."""
 
     @property
     def trace(self) -> list[str]:
@@ -49,7 +51,7 @@ class SimulationResult:
             [
                 f"seed {self.seed}: {len(self.violations)} violations",
                 *(f"  {violation}" for violation in self.violations[:10]),
-                f"replay: python -m fencelock.torture.simulate --seed {self.seed} --trace",
+                f"replay: python -m {self.module} --seed {self.seed} --trace",
                 *([f"the last {lines} lines of its trace:"] if lines else []),
                 *(self.trace[-lines:] if lines else []),
             ]
@@ -59,6 +61,7 @@ class SimulationResult:
 class Simulation:
     """One world, made from a seed. A subclass can plant a bug with another context or worker."""
 
+    module = "fencelock.torture.simulate"
     context: type[Context] = Context
     worker: type[Worker] = Worker
 
@@ -94,7 +97,7 @@ class Simulation:
                 problems += violations(history, self.counters)
             world.close()
         counts = history.counts + self.network.counts
-        return SimulationResult(self.seed, problems, counts, world)
+        return SimulationResult(self.seed, problems, counts, world, self.module)
 
     # --- the processes
 
@@ -245,10 +248,10 @@ def simulate(seed: int) -> SimulationResult:
     return Simulation(seed).run()
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, kind: type[Simulation] = Simulation) -> int:
     """The command line: one seed with its trace, or many with a summary."""
     parser = argparse.ArgumentParser(
-        prog="python -m fencelock.torture.simulate",
+        prog=f"python -m {kind.module}",
         description="Run the locks through seeded schedules of faults.",
     )
     which = parser.add_mutually_exclusive_group(required=True)
@@ -266,7 +269,7 @@ def main(arguments: list[str] | None = None) -> int:
     bad, steps = 0, 0
     started = time.perf_counter()
     for seed in seeds:
-        result = simulate(seed)
+        result = kind(seed).run()
         counts += result.counts
         steps += result.world.steps
         if options.trace:

@@ -1,6 +1,6 @@
 """`/v1/events`: what this replica sees, as server-sent events for a live page.
 
-Nothing is kept for those who come later. A consumer that reads too slowly is cut, and one that comes back is
+Nothing is kept for later consumers. A consumer that reads too slowly is cut, and one that comes back is
 told to look at the whole state again.
 """
 

@@ -19,7 +19,7 @@ MAX_WAIT = 50.0
 KEY = "Idempotency-Key"
 
 Key = Annotated[str, Meta(min_length=16, max_length=200, pattern=r"^[!-~]+$")]
-"""At least 16 characters: whoever guesses it can release the lock."""
+"""At least 16 characters: a stranger that guesses it can release the lock."""
 
 Label = Annotated[str, Meta(max_length=200)]
 Ttl = Annotated[float, Meta(ge=MIN_TTL, le=MAX_TTL)]
@@ -58,7 +58,7 @@ class Show(Struct, frozen=True):
     """Look at one lock."""
 
     waiters: Annotated[int, Meta(ge=0, le=1000)] = 10
-    """How many of those who wait to list."""
+    """How many waiters to list."""
 
 
 class List(Struct, frozen=True):

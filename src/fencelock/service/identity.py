@@ -1,4 +1,4 @@
-"""From a request to its principal; and patience with those who fail."""
+"""From a request to its principal; and how failures are slowed down."""
 
 from __future__ import annotations
 

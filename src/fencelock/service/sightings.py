@@ -133,7 +133,7 @@ class WatchedEngine(ObservedEngine):
         return found
 
     def forget_the_silent(self) -> None:
-        """Forget the tickets of which nothing was heard until their ttl had passed."""
+        """Forget the tickets that were not renewed here within their ttl."""
         silent_since = self._now() - _GRACE
         for id in [id for id, seen in self._seen.items() if seen.expires_at < silent_since]:
             self._ended(self._seen.pop(id), closed=True)

@@ -120,7 +120,7 @@ class Watch:
 
 
 def routes(service: Service) -> list[web.RouteDef]:
-    """What a replica answers to those who watch it."""
+    """The routes for watching a replica."""
 
     async def live(request: web.Request) -> web.Response:
         return web.Response(text="alive\n")

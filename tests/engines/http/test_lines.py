@@ -261,7 +261,9 @@ async def test_correctness_is_refused_at_the_first_contact(
             for lock in (client.lock(cell.name), client.lock_all(names)):
                 with pytest.raises(fencelock.UnsafeEngine):
                     await cell.run(lock.acquire)
-            assert not client._context.sweeper, "nothing was touched, so nothing is to be taken out"
+            assert not client._context.sweeper, (
+                "nothing was touched, so nothing has to be taken out"
+            )
             assert await cell.run(lambda: client.names(cell.name + "*")) == []  # noqa: B023
             assert (client.traits.provisional, client.traits.guarantee) == (False, "efficiency")
             with pytest.raises(fencelock.UnsafeEngine):

@@ -181,7 +181,7 @@ def test_whether_a_fence_holds(api: Api, name: str) -> None:
     assert waiting.status == 202
     (waiter,) = api.show(name)["waiters"]
     assert int(waiter["fence"]) > int(first)
-    assert check(first).status == 200  # those who wait have newer fences, but they do not hold
+    assert check(first).status == 200  # the waiters have newer fences, but they do not hold
     assert check(waiter["fence"]).status == 409
     api.lock(name, "release", A)
     stale = check(first)

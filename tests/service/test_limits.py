@@ -62,12 +62,15 @@ def test_sizes_and_bounds(replica: Replica) -> None:
     large = ask(replica, "/v1/enter", {"x": "x" * 30_000}, token=token)
     assert (large.status, large.kind) == (413, "too-large")
     assert "max_message" in large.body["detail"]
-    long = ask(replica, "/v1/enter", entering(ticket("é" * 11)), token=token)
+    long = ask(replica, "/v1/enter", entering(ticket("é" * 11), if_free=True), token=token)
     assert (long.status, long.kind) == (413, "too-large")
     assert "max_name" in long.body["detail"]
-    assert ask(replica, "/v1/enter", entering(ticket("é" * 10)), token=token).status == 200
+    assert (
+        ask(replica, "/v1/enter", entering(ticket("é" * 10), if_free=True), token=token).status
+        == 200
+    )
     for ttl, longest in ((0.5, None), (3601, 3600)):
-        reply = ask(replica, "/v1/enter", entering(ticket("t", ttl=ttl)), token=token)
+        reply = ask(replica, "/v1/enter", entering(ticket("t", ttl=ttl), if_free=True), token=token)
         assert (reply.status, reply.kind) == (422, "unsupported")
         assert reply.body.get("longest_ttl") == longest
 

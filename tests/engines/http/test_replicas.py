@@ -36,23 +36,23 @@ def used_by(client: Any, pair: Pair) -> Replica:
 
 
 async def test_a_waiter_keeps_its_place(cell: Cell, pair: Pair, harm: Harm) -> None:
-    holder, client = fencelock.Client(pair[0].engine_url), cell.client()
-    lease = holder.lock(cell.name).acquire()
-    waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=3).acquire())
-    await queued(cell, client, 1)
-    (before,) = holder.inspect(cell.name).waiters
-    harm(used_by(client, pair))
+    client = cell.client()
+    with fencelock.Client(pair[0].engine_url) as holder:
+        lease = holder.lock(cell.name).acquire()
+        waiter = cell.actor().start(lambda: client.lock(cell.name, ttl=15).acquire())
+        await queued(cell, client, 1)
+        (before,) = holder.inspect(cell.name).waiters
+        harm(used_by(client, pair))
 
-    async def answers() -> bool:
-        try:
-            return bool((await cell.run(lambda: client.inspect(cell.name))).waiting)
-        except fencelock.EngineError:
-            return False
+        async def answers() -> bool:
+            try:
+                return bool((await cell.run(lambda: client.inspect(cell.name))).waiting)
+            except fencelock.EngineError:
+                return False
 
-    await soon(answers, "an answer of the other replica")
-    lease.release()
-    assert (await within(waiter)).fence == before.fence
-    holder.close()
+        await soon(answers, "an answer of the other replica")
+        lease.release()
+        assert (await within(waiter)).fence == before.fence
 
 
 async def test_a_holder_keeps_its_lease(cell: Cell, pair: Pair, harm: Harm) -> None:

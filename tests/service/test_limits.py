@@ -114,12 +114,15 @@ def test_waits(replica: Replica) -> None:
     assert ask(replica, "/v1/enter", entering(waiting[0]), token=one).status == 200  # looks again
     free = ask(replica, "/v1/enter", entering(ticket("free"), if_free=True), token=one)
     assert free.status == 200
-    assert ask(replica, "/v1/enter", entering(ticket("wait")), token=other).status == 200
+    last = ticket("wait")
+    assert ask(replica, "/v1/enter", entering(last), token=other).status == 200
     reply = ask(replica, "/v1/enter", entering(ticket("wait")), token=other)
     assert (reply.status, reply.kind) == (503, "overloaded")
     assert int(reply.headers["Retry-After"]) >= 1
     parked = ask(replica, "/v1/park", {"ticket": waiting[0], "timeout": 3000}, token=one)
     assert parked.body == {"standings": [None]}  # after max_wait: ask again
+    for each, token in ((waiting[0], one), (waiting[1], one), (last, other), (holder, other)):
+        assert ask(replica, "/v1/leave", {"ticket": each, "timeout": 5}, token=token).body["done"]
 
 
 async def test_the_rate(replica: Replica) -> None:

@@ -123,6 +123,9 @@ def test_waits(replica: Replica) -> None:
     assert parked.body == {"standings": [None]}  # after max_wait: ask again
     for each, token in ((waiting[0], one), (waiting[1], one), (last, other), (holder, other)):
         assert ask(replica, "/v1/leave", {"ticket": each, "timeout": 5}, token=token).body["done"]
+    _, metrics = replica.get("/metrics")
+    for limit in ("waits_per_principal", "waits"):
+        assert f'fencelock_service_limited_total{{limit="{limit}"}} 1.0' in metrics
 
 
 async def test_the_rate(replica: Replica) -> None:

@@ -18,6 +18,7 @@ from aiohttp import web
 from fencelock.observe.audience import Audience
 from fencelock.observe.events import Broken, Event, GaveUp, Granted, Lost, Queued, Released
 from fencelock.observe.observer import Recorder
+from fencelock.service.answers import event_stream
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused
 
@@ -122,13 +123,7 @@ class Hub(Recorder):
         transport.set_write_buffer_limits(high=MAX_UNREAD // 4)
         # The kernel's own buffer would grow to megabytes.
         transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, MAX_UNREAD)
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream; charset=utf-8",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",  # nginx would keep events back
-            }
-        )
+        response = event_stream()
         consumer = _Consumer(principal, transport)
         self._join(consumer)
         try:

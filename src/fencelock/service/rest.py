@@ -37,7 +37,7 @@ def routes(service: Service) -> list[web.RouteDef]:
     rest = Rest(service)
     service.on_drain.append(rest.end)
     operations = rest.operations()
-    text = encode(document([*operations, *OTHERS]))
+    text = encode(document([*operations, *service.live.operations(), *OTHERS]))
 
     async def describe(request: web.Request) -> web.Response:
         return web.Response(body=text, content_type="application/json")

@@ -22,6 +22,7 @@ from fencelock.observe import families
 from fencelock.observe.audience import Audience
 from fencelock.service.counters import Counters
 from fencelock.service.events import Hub
+from fencelock.service.live.history import History
 from fencelock.service.settings import Settings
 from fencelock.service.sightings import WatchedEngine
 
@@ -33,6 +34,9 @@ PROBE_TIMEOUT = 1.0
 
 _PROBED_FOR = 1.0
 """Seconds for which the answer of a probe is good. So nobody can burden the engine with health checks."""
+
+PROBED = "fencelock-health"
+"""A name that nobody needs. Every engine can say cheaply that nobody holds it."""
 
 _SWEEP = 5.0
 """Seconds between two looks for tickets that have become silent."""
@@ -74,9 +78,12 @@ class Watch:
         self.settings = settings
         self._service = service
         self.counters = Counters(dict(settings.groups), self._state)
-        audience = Audience([self.counters])
-        self.engine = WatchedEngine(engine, audience, io.now)
-        self.hub = Hub(audience, service.replica, settings.event_streams)
+        self.history = History(service.replica)
+        self.audience = Audience([self.counters, self.history])
+        self.plain_engine = engine
+        """The engine itself. What is asked of it does not look like a request of a client."""
+        self.engine = WatchedEngine(engine, self.audience, io.now)
+        self.hub = Hub(self.audience, service.replica, settings.event_streams)
         self._probe: tuple[float, asyncio.Task[EngineHealth]] | None = None
 
     def _state(self) -> Mapping[families.Family, float]:
@@ -97,10 +104,9 @@ class Watch:
         return Health(status, engine, service.draining, service.replica, __version__)
 
     async def _ask_engine(self) -> EngineHealth:
-        """Ask the cheapest thing that every engine can answer, about a name that nobody needs."""
         began, label = monotonic(), self.engine.label
         try:
-            await self.engine.inspect("fencelock-health", limit=0, timeout=PROBE_TIMEOUT)
+            await self.engine.inspect(PROBED, limit=0, timeout=PROBE_TIMEOUT)
         except EngineError as error:
             return EngineHealth(label, False, monotonic() - began, str(error))
         return EngineHealth(label, True, monotonic() - began)

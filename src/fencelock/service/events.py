@@ -201,7 +201,8 @@ def _lost(fields: tuple[Any, ...]) -> Shown:
 
 
 def _broken(fields: tuple[Any, ...]) -> Shown:
-    return "broken", {}
+    *_, owner, fence = fields
+    return "broken", {"by": owner.label, "fence": str(fence)}
 
 
 _SHOWN: dict[type[Event], Callable[[tuple[Any, ...]], Shown]] = {

@@ -108,10 +108,12 @@ class Hub(Recorder):
         return head.encode() + _encode(data) + b"\n\n"
 
     async def stream(
-        self, request: web.Request, identify: Callable[[web.Request], Principal]
+        self,
+        request: web.Request,
+        principal: Principal,
+        again: Callable[[Principal], Principal | None],
     ) -> web.StreamResponse:
-        """Answer a request with all events from now on."""
-        principal = identify(request)
+        """Answer a request with all events from now on. `again` says whether it may still be answered."""
         for consumer in self._consumers:
             if consumer.gone:
                 consumer.end()
@@ -132,10 +134,11 @@ class Hub(Recorder):
                 await response.write(self._greeting(request))
                 while (unread := await consumer.next()) is not None:
                     if not unread:
-                        consumer.principal = identify(request)  # its token may have been revoked
+                        present = again(consumer.principal)
+                        if present is None:  # its token has expired, or was revoked
+                            break
+                        consumer.principal = present
                     await response.write(unread or b": still here\n\n")
-        except Refused:
-            pass  # the answer has begun, so the stream can only end
         finally:
             self._leave(consumer)
         return response
@@ -196,7 +199,8 @@ def _lost(fields: tuple[Any, ...]) -> Shown:
 
 
 def _broken(fields: tuple[Any, ...]) -> Shown:
-    return "broken", {}
+    *_, owner, fence = fields
+    return "broken", {"by": owner.label, "fence": str(fence)}
 
 
 _SHOWN: dict[type[Event], Callable[[tuple[Any, ...]], Shown]] = {

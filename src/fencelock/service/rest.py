@@ -193,6 +193,7 @@ class Rest:
             if int(each.fence) == int(form.fence):
                 return answer(forms.Holds(name, each.fence, each.expires_in))
         newest = max((int(each.fence) for each in seen.holders), default=0)
+        self._service.watch.refused_write(name, int(form.fence), newest)
         return _not_held(name, form.fence, newest)
 
     # --- parts

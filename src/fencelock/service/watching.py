@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_urldispatcher import AbstractRoute
-from msgspec import Struct
 
 from fencelock.core.errors import EngineError
 from fencelock.core.version import __version__
@@ -20,8 +19,11 @@ from fencelock.engines.http.wire import PATH, encode
 from fencelock.io.contract import IO
 from fencelock.observe import families
 from fencelock.observe.audience import Audience
+from fencelock.observe.events import StaleFence
 from fencelock.service.counters import Counters
 from fencelock.service.events import Hub
+from fencelock.service.health import EngineHealth, Health
+from fencelock.service.live.figures import EVERY, Figures
 from fencelock.service.live.history import History
 from fencelock.service.settings import Settings
 from fencelock.service.sightings import WatchedEngine
@@ -38,31 +40,9 @@ _PROBED_FOR = 1.0
 PROBED = "fencelock-health"
 """A name that nobody needs. Every engine can say cheaply that nobody holds it."""
 
-_SWEEP = 5.0
-"""Seconds between two looks for tickets that have become silent."""
-
 _EVENTS = "/v1/events"
-_STREAMS = (PATH, _EVENTS)
-
-
-class EngineHealth(Struct, frozen=True):
-    """How the engine answered the last probe."""
-
-    kind: str
-    reachable: bool
-    latency: float
-    """Seconds until it answered, or until the probe gave up."""
-    detail: str = ""
-
-
-class Health(Struct, frozen=True):
-    """The answer of `/v1/health`. "degraded": the replica is well, but its engine does not answer."""
-
-    status: str
-    engine: EngineHealth
-    draining: bool
-    replica: str
-    version: str
+LIVE = "/v1/live"
+_STREAMS = (PATH, _EVENTS, LIVE)
 
 
 class Watch:
@@ -83,6 +63,7 @@ class Watch:
         self.plain_engine = engine
         """The engine itself. What is asked of it does not look like a request of a client."""
         self.engine = WatchedEngine(engine, self.audience, io.now)
+        self.figures = Figures(service.replica, self.counters, time())
         self.hub = Hub(self.audience, service.replica, settings.event_streams)
         self._probe: tuple[float, asyncio.Task[EngineHealth]] | None = None
 
@@ -92,6 +73,10 @@ class Watch:
             families.SERVICE_LINES: len(self._service.lines),
             families.SERVICE_PARKED: self.engine.parked,
         }
+
+    def refused_write(self, name: str, given: int, newest: int) -> None:
+        """A guard somewhere else asked about a fence, and was told that its holder is stale."""
+        self.audience.tell(StaleFence, (name, "check", given, newest))
 
     async def health(self) -> Health:
         """The state of the replica and its engine."""
@@ -112,7 +97,7 @@ class Watch:
         return EngineHealth(label, True, monotonic() - began)
 
     async def sweeping(self, app: web.Application) -> AsyncIterator[None]:
-        """While the application runs, forget silent tickets now and then."""
+        """While the application runs, forget silent tickets now and then, and sample the figures."""
         task = asyncio.create_task(self._sweep())
         yield
         task.cancel()
@@ -121,8 +106,9 @@ class Watch:
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(_SWEEP)
+            await asyncio.sleep(EVERY)
             self.engine.forget_the_silent()
+            self.figures.sample(time())
 
 
 def routes(service: Service) -> list[web.RouteDef]:
@@ -150,7 +136,8 @@ def routes(service: Service) -> list[web.RouteDef]:
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     async def events(request: web.Request) -> web.StreamResponse:
-        return await service.watch.hub.stream(request, service.identify)
+        principal = service.identify(request)
+        return await service.watch.hub.stream(request, principal, service.identity.again)
 
     return [
         web.get("/livez", live),

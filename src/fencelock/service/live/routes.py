@@ -6,20 +6,21 @@ import time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from fencelock.core.errors import EngineError
 from fencelock.service.answers import answer
 from fencelock.service.live import static
+from fencelock.service.live.figures import EVERY
 from fencelock.service.live.rows import contender, row_of
 from fencelock.service.live.stream import Pages
-from fencelock.service.live.wire import Detail, Local, Resume, Visible
+from fencelock.service.live.wire import Detail, Figures, Local, Resume, Since, Visible
 from fencelock.service.operations import Call, Operation
 from fencelock.service.problems import Refused
+from fencelock.service.watching import LIVE
 
 if TYPE_CHECKING:
     from fencelock.service.app import Service
-
-STREAM = "/v1/live"
 
 
 class Live:
@@ -32,12 +33,10 @@ class Live:
     def operations(self) -> list[Operation]:
         """Everything that the page asks for."""
         return [
-            Operation(
-                "GET", STREAM, "The board, as it changes", Resume, {200: "text/event-stream"}
-            ),
+            Operation("GET", LIVE, "The board, as it changes", Resume, {200: "text/event-stream"}),
             Operation(
                 "POST",
-                f"{STREAM}/visible",
+                f"{LIVE}/visible",
                 "What a page shows at the moment: it is looked at first",
                 Visible,
                 {204: None},
@@ -46,11 +45,19 @@ class Live:
             ),
             Operation(
                 "GET",
-                STREAM + "/names/{name}",
+                LIVE + "/names/{name}",
                 "The queue of a lock, and what happened to it",
                 Local,
                 {200: Detail},
                 self.detail,
+            ),
+            Operation(
+                "GET",
+                f"{LIVE}/figures",
+                "The last hour in numbers",
+                Since,
+                {200: Figures},
+                self.figures,
             ),
         ]
 
@@ -58,7 +65,7 @@ class Live:
         """The routes of the page."""
         made = [each.route(self._service) for each in self.operations() if each.act is not None]
         page = static.routes() if self._service.settings.page else ()
-        return [*made, web.get(STREAM, self._stream), *page]
+        return [*made, web.get(LIVE, self._stream), *page]
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         principal = self._service.identify(request)
@@ -98,3 +105,11 @@ class Live:
             history.forgotten_before(name),
         )
         return answer(found)
+
+    async def figures(self, call: Call, form: Since) -> web.Response:
+        self._service.acts.limits.admit_look(call.principal)
+        if not call.principal.rights.get("read"):
+            raise Refused("forbidden", f"{call.principal.name} may not read any lock")
+        watch = self._service.watch
+        own = replace(watch.figures.since(form.since), health=await watch.health())
+        return answer(Figures(time.time(), EVERY, [own]))

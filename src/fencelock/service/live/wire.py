@@ -1,4 +1,4 @@
-"""What the live page is told: JSON, made from these types.
+"""What the live page is told, and what the replicas tell one another for it: JSON, made from these types.
 
 Moments are seconds since 1970 by the replica's clock. The page knows how far its own clock is from that.
 Fields that have their default value are left out.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from fencelock.engines.http.wire import FenceText, WireOwner, WireShare, WireTraits
+from fencelock.service.health import Health
 
 
 class Contender(Struct, frozen=True, omit_defaults=True):
@@ -169,6 +170,53 @@ class Replica(Struct, frozen=True, omit_defaults=True):
     """It remembers what it has seen since then."""
 
 
+class Points(Struct, frozen=True, omit_defaults=True):
+    """Samples of a replica, oldest first. Each list has one value for each sample; None: nothing happened."""
+
+    time: list[float] = []
+    """The end of the interval that the sample is about."""
+    wait_p50: list[float | None] = []
+    """Seconds that the callers waited who were granted a lock."""
+    wait_p99: list[float | None] = []
+    grants: list[float] = []
+    """Per second."""
+    waiters: list[int] = []
+    """At this moment."""
+    lost: list[int] = []
+    """Leases lost in this interval."""
+    margin: list[float | None] = []
+    """Seconds of the ttl that were left at a renewal. 1 % of the renewals had less."""
+    engine_p50: list[float | None] = []
+    """Seconds of a request to the engine that a client caused."""
+    engine_p99: list[float | None] = []
+    errors: list[int] = []
+    """Such requests that failed in this interval."""
+
+
+class ReplicaFigures(Struct, frozen=True, omit_defaults=True):
+    """The figures of one replica."""
+
+    replica: str = ""
+    """Its id; empty if it was not reached."""
+    url: str | None = None
+    """None: this replica."""
+    reached: bool = False
+    detail: str = ""
+    """Why it was not reached."""
+    health: Health | None = None
+    started: float | None = None
+    points: Points = field(default_factory=Points)
+
+
+class Figures(Struct, frozen=True, omit_defaults=True):
+    """The last hour of all replicas that are known here."""
+
+    time: float
+    every: float
+    """Seconds from one sample to the next."""
+    replicas: list[ReplicaFigures]
+
+
 class Resume(Struct, frozen=True):
     """Where a page goes on."""
 
@@ -181,6 +229,13 @@ class Local(Struct, frozen=True):
 
     local: bool = False
     """Whether to leave out what other replicas know."""
+
+
+class Since(Local, frozen=True):
+    """Which figures to tell."""
+
+    since: float = 0.0
+    """Only samples that were taken after this moment."""
 
 
 class Detail(Struct, frozen=True, omit_defaults=True):

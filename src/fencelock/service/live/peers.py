@@ -144,7 +144,11 @@ class Peers:
             status, body = await self._get(url + path, authorization)
         except TimeoutError:
             return _Told(url, None, f"it did not answer within {TIMEOUT:g} s")
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: of the host's name
+        except (
+            aiohttp.ClientError,
+            OSError,
+            ValueError,
+        ) as error:  # ValueError: of the host's name
             return _Told(url, None, _reason(error))
         if status != 200:
             return _Told(url, None, _STATUSES.get(status, f"it answered with the status {status}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -192,6 +193,9 @@ def _says(status: str, body: bytes = b"", *headers: str) -> bytes:
     return "\r\n".join(about).encode() + b"\r\n\r\n" + body
 
 
+ZIPPED = gzip.compress(b'{"replicas":[{"replica":"them"}]}')
+"""Not asked for, and it could be short and become endless."""
+
 NONSENSE = {
     "closes": (b"", "the connection ended before the answer"),
     "is no HTTP": (b"SSH-2.0-OpenSSH_9.9\r\n\r\n", "the connection ended before the answer"),
@@ -201,7 +205,7 @@ NONSENSE = {
     "is no JSON": (_says("200 OK", b"<html>"), "its answer makes no sense here"),
     "is empty": (_says("200 OK", b'{"replicas":[]}'), "its answer makes no sense here"),
     "is deep": (_says("200 OK", b"[" * 100_000), "its answer makes no sense here"),
-    "is zipped": (_says("200 OK", b"\x1f\x8b", "Content-Encoding: gzip"), "its answer makes no"),
+    "is zipped": (_says("200 OK", ZIPPED, "Content-Encoding: gzip"), "its answer makes no"),
     "is endless": (_says("200 OK", b" " * (module.MOST_BYTES + 1)), "its answer has more than"),
     "sends away": (_says("307 Temporary", b"", "Location: LOCATION"), "with the status 307"),
 }

@@ -73,11 +73,14 @@ function Foot() {
   useTick();
   const { state, hello } = store;
   if (!state || !hello) return null;
-  const { left_out = 0, list_every = 0, listed_at = null, load = 0 } = state;
+  const { left_out = 0, unlooked = 0, list_took = 0, listed_at = null, load = 0 } = state;
+  const slow = list_took > SLOW;
   return html`<footer class="foot muted" data-part="foot">
     <span>${several(store.rows.size, "name")}</span>
     ${left_out > 0 && html`<span class="warn-text">${several(left_out, "more name")} not shown</span>`}
-    ${list_every > SLOW && html`<span class="warn-text">listed every ${duration(list_every)}: new names come late</span>`}
+    ${unlooked > 0 && html`<span>${several(unlooked, "name")} not looked at yet</span>`}
+    ${slow && html`<span class="warn-text">a listing of all names takes ${duration(list_took)}: new names may come late</span>`}
+    ${listed_at === null && html`<span>the names are being listed</span>`}
     ${listed_at !== null && now() - listed_at > SLOW && html`<span>listed ${age(now() - listed_at)} ago</span>`}
     <span class="wide">the pages take ${(load * 100).toFixed(1)} % of the engine’s time</span>
     <span class="wide">replica ${hello.replica}, Fencelock ${hello.version}</span>

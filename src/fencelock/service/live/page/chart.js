@@ -7,6 +7,8 @@ import { NameText } from "./parts.js";
 import uPlot from "./vendor/uplot.js";
 
 const HEIGHT = 120;
+/** Seconds from left to right: a replica that has just begun has not much to show. */
+const [SHORTEST_SPAN, LONGEST] = [300, 3600];
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
 /** Seconds below which a logarithm would only make noise visible. */
 const SHORTEST = 0.00005;
@@ -18,8 +20,8 @@ export function Chart({ chart, figures }) {
   const [ref, width] = useWidth();
   const canvas = useRef(null);
   const [theme, again] = useReducer((turn) => turn + 1, 0);
-  const replicas = figures.replicas.map((each) => each.replica);
-  const colour = (line) => replicas.indexOf(line.replica) % COLOURS;
+  const { replicas } = figures;
+  const colour = (line) => line.replica % COLOURS;
   useTheme(again);
   useEffect(() => {
     if (!width) return undefined;
@@ -31,8 +33,8 @@ export function Chart({ chart, figures }) {
     <div ref=${ref}><div class="plot" ref=${canvas} aria-hidden="true"></div></div>
     <figcaption aria-labelledby=${`chart-${chart.id}`}>
       ${found.lines.length === 0 && html`<span class="muted">nothing measured yet</span>`}
-      ${replicas.map((replica) => {
-        const mine = found.lines.filter((line) => line.replica === replica);
+      ${replicas.map(({ replica }, at) => {
+        const mine = found.lines.filter((line) => line.replica === at);
         return mine.length > 0 && html`<span><span class="swatch s${colour(mine[0])}" aria-hidden="true"></span>
           ${replicas.length > 1 && html`<${NameText} name=${replica} /> `}
           ${mine.map((line) => html`${line.name} <b>${line.latest}</b> `)}</span>`;
@@ -62,13 +64,14 @@ function options(chart, { lines, times }, width, element, colour) {
   const styles = getComputedStyle(element);
   const axis = { stroke: styles.color, font: `11px ${styles.fontFamily}`, ticks: { show: false }, grid: { stroke: styles.borderTopColor, width: 1 } };
   const end = times.at(-1) ?? Date.now() / 1000;
+  const begin = Math.max(end - LONGEST, Math.min(times[0] ?? end, end - SHORTEST_SPAN));
   return {
     width,
     height: HEIGHT,
     legend: { show: false },
     cursor: { show: false },
     scales: {
-      x: { time: true, range: [end - 3600, end] },
+      x: { time: true, range: [begin, end] },
       y: chart.log ? { distr: 3 } : { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.1 : 1] },
     },
     axes: [

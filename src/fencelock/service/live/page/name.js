@@ -2,10 +2,10 @@
 
 import { encoded } from "./api.js";
 import { Circle } from "./circle.js";
-import { age, count, duration, several } from "./format.js";
+import { age, count, duration, several, visible } from "./format.js";
 import { html, useEffect, useRef } from "./html.js";
 import { useKeys, usePolled } from "./hooks.js";
-import { mayBreak, now, store, useStatus, useTick, visible } from "./live.js";
+import { mayBreak, now, store, useStatus, useTick, visible as shown } from "./live.js";
 import { Lease, Moment, NameText, OLD, Owner, shareText, usually } from "./parts.js";
 import { completed, isUnusual } from "./store.js";
 import { Table } from "./table.js";
@@ -18,7 +18,7 @@ export function Name({ name, back, offerBreak }) {
   useStatus();
   const live = store.rows.get(name);
   const { data, error } = usePolled(`/v1/live/names/${encoded(name)}`, EVERY, live && outline(live));
-  useEffect(() => visible.show({ names: [name], opened: name }), [name]);
+  useEffect(() => shown.show({ names: [name], opened: name }), [name]);
   const heading = useRef(null);
   useEffect(() => heading.current.focus({ preventScroll: true }), [name]);
   const row = newest(live, data?.row);
@@ -32,6 +32,7 @@ export function Name({ name, back, offerBreak }) {
       ${allowed && row?.holders.length > 0 && html`<button type="button" class="danger" data-action="break" onClick=${() => offerBreak(name, row)}>Break …</button>`}
     </header>
     ${error && html`<p class="bar-note bad" role="alert">No details: ${error.message}. ${data ? "What follows is older." : ""}</p>`}
+    ${data?.trouble && html`<p class="bar-note bad" role="alert">The engine could not be asked: ${visible(data.trouble)}. The holders are those that were seen last.</p>`}
     ${!data && !error && html`<p class="muted">Asking …</p>`}
     ${row && html`<${Facts} row=${row} now=${moment} allowed=${allowed} />`}
     ${row && html`<${Holders} row=${row} now=${moment} />`}
@@ -146,7 +147,7 @@ function History({ detail, now }) {
   return html`<section data-part="history"><h2>History</h2>
     ${rows.length === 0 && html`<p class="muted">Nothing has happened to it that this page knows of.</p>`}
     ${rows.length > 0 && html`<${Times} history=${history} /><${Table} label="History, newest first" ...${{ columns, rows }} />`}
-    <${Known} detail=${detail} replicas=${replicas} now=${now} />
+    <${Known} replicas=${replicas} now=${now} />
   </section>`;
 }
 
@@ -162,17 +163,16 @@ function notes(entry) {
 }
 
 /** How far the history goes, and what can't be in it. */
-function Known({ detail, replicas, now }) {
+function Known({ replicas, now }) {
   return html`<div class="known muted">
     ${replicas.map(
-      (each) => html`<p key=${each.replica}>
+      (each) => html`<p key=${each.url}>
         ${each.url ? html`<${NameText} name=${each.url} />` : "This replica"}
-        ${each.reached === false
-          ? html` <span class="warn-text">did not answer: ${each.detail}</span>`
-          : each.since != null && html` has seen what went through it since <${Moment} time=${each.since} now=${now} />`}.
+        ${each.reached
+          ? each.since != null && html` has seen what went through it since <${Moment} time=${each.since} now=${now} />`
+          : html` <span class="warn-text">did not answer: ${visible(each.detail ?? "")}</span>`}.
       </p>`,
     )}
-    ${detail.forgotten_before != null && html`<p>What was before <${Moment} time=${detail.forgotten_before} now=${now} /> is forgotten: there was no room for more.</p>`}
     <p>Programs that use the engine directly, and not through this service, leave no history here.</p>
   </div>`;
 }

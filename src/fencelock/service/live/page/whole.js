@@ -1,7 +1,7 @@
 // The whole: the engine and its promise, the replicas, and the last hour as small charts.
 
 import { COLOURS, Chart } from "./chart.js";
-import { CHARTS } from "./figures.js";
+import { CHARTS, joined, missingSince } from "./figures.js";
 import { age, duration, moment, several, visible } from "./format.js";
 import { html, useEffect } from "./html.js";
 import { useKeys, usePolled } from "./hooks.js";
@@ -12,11 +12,17 @@ import { Verdict } from "./verdict.js";
 
 const EVERY = 5000;
 
+/** Asks only for what is new since the last answer. */
+const onlyNew = {
+  path: (path, before) => `${path}?since=${missingSince(before)}`,
+  join: joined,
+};
+
 export function Whole({ back }) {
   useStatus();
   useKeys({ Escape: back });
   useEffect(() => shown.show({ names: [], opened: null }), []);
-  const { data, error } = usePolled("/v1/live/figures", EVERY, null);
+  const { data, error } = usePolled("/v1/live/figures", EVERY, null, onlyNew);
   return html`<article class="whole" data-part="whole">
     <h1 class="visually-hidden">The whole</h1>
     <${Engine} />
@@ -65,9 +71,9 @@ const COLUMNS = [
 function Replicas({ figures }) {
   const time = now();
   const rows = figures.replicas.map((each, at) => ({
-    key: each.replica,
+    key: each.url ?? "",
     cells: [
-      html`<span class="swatch s${at % COLOURS}" aria-hidden="true"></span> <${NameText} name=${each.replica} /> <span class="muted">${
+      html`<span class="swatch s${at % COLOURS}" aria-hidden="true"></span> <${NameText} name=${each.replica ?? ""} /> <span class="muted">${
         each.url ? visible(each.url) : "this one"
       }</span>`,
       html`<${Health} replica=${each} />`,
@@ -87,7 +93,7 @@ function EngineHealth({ engine }) {
 }
 
 function Health({ replica }) {
-  if (replica.reached === false) return html`<span class="bad-text">can’t be reached</span>${replica.detail ? `: ${visible(replica.detail)}` : ""}`;
+  if (!replica.reached) return html`<span class="bad-text">can’t be reached</span>${replica.detail ? `: ${visible(replica.detail)}` : ""}`;
   if (!replica.health) return "–";
   const { status, draining } = replica.health;
   if (draining) return html`<span class="warn-text">draining</span>`;

@@ -124,7 +124,7 @@ function useSaid() {
 
 function useTitle(route) {
   const trouble = connection.phase === "lost" || connection.phase === "stale" || store.state?.trouble;
-  const part = route.view === "lock" ? route.name : route.view === "whole" ? "The whole" : "Now";
+  const part = route.view === "lock" ? visible(route.name) : route.view === "whole" ? "The whole" : "Now";
   useEffect(() => {
     document.title = `${trouble ? "⚠ " : ""}${part} – Fencelock`;
   }, [trouble, part]);

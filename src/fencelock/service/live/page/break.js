@@ -60,15 +60,15 @@ function Question({ row, fence, sending, send, closed }) {
   </form>`;
 }
 
-/** Whether somebody else holds it by now: then the service will refuse. */
+/** Says so if somebody else holds it by now: then the service will refuse. */
 function Changed({ name, fence }) {
+  const listed = useRef(store.rows.has(name)).current; // too many names: some are not
   const row = store.rows.get(name);
-  const still = row && newestFence(row.holders) === fence;
-  return html`<p class=${still ? "" : "bar-note warn"} role="status">${
-    still ? "" : row?.holders.length
-      ? html`By now <${Owner} owner=${row.holders[0].owner} /> holds it, with fence ${newestFence(row.holders)}. A break would not touch that holder.`
-      : "By now nobody holds it."
-  }</p>`;
+  const changed = listed && connection.phase === "live" && (!row || newestFence(row.holders) !== fence);
+  const text = row?.holders.length
+    ? html`By now <${Owner} owner=${row.holders[0].owner} /> holds it, with fence ${newestFence(row.holders)}. A break would not touch that holder.`
+    : "By now nobody holds it.";
+  return html`<p class=${changed ? "bar-note warn" : ""} role="status">${changed && text}</p>`;
 }
 
 function Outcome({ outcome, closed }) {

@@ -209,7 +209,7 @@ function Row({ row, index, top, now }) {
 
 function times({ usual, since }, now) {
   const ratio = (now - since) / usual;
-  return ratio > 999 ? ">999" : Math.floor(ratio);
+  return ratio >= 1000 ? "999+" : Math.floor(ratio);
 }
 
 function Holder({ holders, waiting, looked }) {

@@ -2,7 +2,7 @@
 
 import { Failed, ask, encoded } from "./api.js";
 import { age, count, person, several, visible } from "./format.js";
-import { html, useRef, useState } from "./html.js";
+import { html, useEffect, useRef, useState } from "./html.js";
 import { Dialog } from "./hooks.js";
 import { connection, now, store, useTick } from "./live.js";
 import { NameText, Owner } from "./parts.js";
@@ -60,21 +60,22 @@ function Question({ row, fence, sending, send, closed }) {
   </form>`;
 }
 
-/** Whether somebody else holds it by now: then the service will refuse. */
+/** Says so if somebody else holds it by now: then the service will refuse. */
 function Changed({ name, fence }) {
+  const listed = useRef(store.rows.has(name)).current; // too many names: some are not
   const row = store.rows.get(name);
-  const still = row && newestFence(row.holders) === fence;
-  return html`<p class=${still ? "" : "bar-note warn"} role="status">${
-    still ? "" : row?.holders.length
-      ? html`By now <${Owner} owner=${row.holders[0].owner} /> holds it, with fence ${newestFence(row.holders)}. A break would not touch that holder.`
-      : "By now nobody holds it."
-  }</p>`;
+  const changed = listed && connection.phase === "live" && (!row || newestFence(row.holders) !== fence);
+  const text = row?.holders.length
+    ? html`By now <${Owner} owner=${row.holders[0].owner} /> holds it, with fence ${newestFence(row.holders)}. A break would not touch that holder.`
+    : "By now nobody holds it.";
+  return html`<p class=${changed ? "bar-note warn" : ""} role="status">${changed && text}</p>`;
 }
 
 function Outcome({ outcome, closed }) {
   const button = useRef(null);
+  useEffect(() => button.current.focus(), []);
   return html`<div role="alert" data-outcome=${outcome.kind}><p class="bar-note ${outcome.tone}">${outcome.text}</p></div>
-    <div class="buttons"><button type="button" ref=${button} autofocus onClick=${closed}>Close</button></div>`;
+    <div class="buttons"><button type="button" ref=${button} onClick=${closed}>Close</button></div>`;
 }
 
 /** Break it, if a ticket with this fence still holds it. Returns what came of it, in words. */

@@ -6,12 +6,14 @@ import { connection } from "./live.js";
 import { remembered } from "./settings.js";
 
 const POKE_GAP = 500;
+const ALL = { path: (path) => path, join: (before, after) => after };
 
 /**
  * The answer to a request, asked again every so many milliseconds, and soon after `change` has changed.
- * Returns {data, error}: after an error, `data` is still the last good answer.
+ * Returns {data, error}: after an error, `data` is still the last good answer. `onlyNew`: {path, join}, if later
+ * requests ask only for what is new.
  */
-export function usePolled(path, every, change) {
+export function usePolled(path, every, change, onlyNew = ALL) {
   const [found, set] = useState({ path, data: null, error: null });
   const poke = useRef(() => {});
   useEffect(() => {
@@ -19,6 +21,7 @@ export function usePolled(path, every, change) {
     let timer = 0;
     let busy = false;
     let asked = 0;
+    let known = null;
     const load = async () => {
       clearTimeout(timer);
       if (busy) return;
@@ -27,8 +30,8 @@ export function usePolled(path, every, change) {
       busy = true;
       asked = Date.now();
       try {
-        const data = await ask(path, { signal: abort.signal });
-        set({ path, data, error: null });
+        known = onlyNew.join(known, await ask(onlyNew.path(path, known), { signal: abort.signal }));
+        set({ path, data: known, error: null });
       } catch (error) {
         if (abort.signal.aborted) return;
         if (error.status === 401) connection.stop(error.message);

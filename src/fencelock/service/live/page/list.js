@@ -26,7 +26,7 @@ const STILL = 400;
 const kept = { scrollTop: 0, selected: null, focus: false };
 
 export function List({ view, setView, offerBreak }) {
-  useTick();
+  const tick = useTick();
   useStatus();
   const [, again] = useReducer((turn) => turn + 1, 0);
   const scroller = useRef(null);
@@ -36,23 +36,29 @@ export function List({ view, setView, offerBreak }) {
   const first = Math.max(0, itemAt(edges, kept.scrollTop) - OVERSCAN);
   const last = Math.min(items.length, itemAt(edges, kept.scrollTop + height) + 1 + OVERSCAN);
   const indexes = Array.from({ length: Math.max(0, last - first) }, (_, at) => first + at);
-  const chosen = items.findIndex((item) => item.row?.name === kept.selected);
+  const chosen = kept.selected === null ? -1 : items.findIndex((item) => item.row?.name === kept.selected);
   if (chosen >= 0 && !indexes.includes(chosen)) indexes.push(chosen); // the focus must not be lost
   useVisible(items.slice(first, last));
   useSelection({ scroller, items, edges, chosen, height, again, offerBreak });
   const moment = now();
+  const drawn = useDrawn(`${tick} ${kept.selected}`);
   return html`
-    <${Filters} counts=${counts} view=${view} setView=${setView} />
+    <div class="tools">
+      <${Search} view=${view} setView=${setView} />
+      <${Filters} counts=${counts} view=${view} setView=${setView} />
+    </div>
     <div class="table" role="table" aria-label="Names that are held or waited for" aria-rowcount=${items.length + 1}
       aria-colcount=${COLUMNS.length} ref=${scroller} data-part="list">
       <${Heads} view=${view} setView=${setView} />
       <div class="rows" role="rowgroup" style=${{ height: `${edges[items.length]}px` }}>
         ${indexes.map((index) => {
           const item = items[index];
-          const place = { key: item.row ? `r${item.row.name}` : `g${item.group}`, index, top: edges[index] };
-          return item.row
-            ? html`<${Row} ...${place} row=${item.row} now=${moment} />`
-            : html`<${Group} ...${place} item=${item} view=${view} setView=${setView} />`;
+          return drawn(item, index, () => {
+            const place = { key: item.row ? `r${item.row.name}` : `g${item.group}`, index, top: edges[index] };
+            return item.row
+              ? html`<${Row} ...${place} row=${item.row} now=${moment} />`
+              : html`<${Group} ...${place} item=${item} view=${view} setView=${setView} />`;
+          });
         })}
       </div>
       ${items.length === 0 && html`<${Nothing} view=${view} setView=${setView} />`}
@@ -75,6 +81,20 @@ function useArranged(view, quiet) {
     last.current = { ...found, edges, view, narrow, store, at: moment, took };
   }
   return last.current;
+}
+
+/** Items that were drawn since the last tick are not drawn again: while the list scrolls, only what is new to it is. */
+function useDrawn(turn) {
+  const before = useRef({});
+  if (before.current.turn !== turn) before.current = { turn, items: new Map() };
+  const { items } = before.current;
+  return (item, index, draw) => {
+    const known = items.get(item);
+    if (known?.index === index) return known.drawn;
+    const drawn = draw();
+    items.set(item, { index, drawn });
+    return drawn;
+  };
 }
 
 /** Follow the scrolling. Returns a function: whether the reader neither scrolls nor presses a button. */
@@ -189,7 +209,7 @@ function Row({ row, index, top, now }) {
 
 function times({ usual, since }, now) {
   const ratio = (now - since) / usual;
-  return ratio > 999 ? ">999" : Math.floor(ratio);
+  return ratio >= 1000 ? "999+" : Math.floor(ratio);
 }
 
 function Holder({ holders, waiting, looked }) {
@@ -206,13 +226,13 @@ function Group({ item, index, top, view, setView }) {
     if (!collapsed.delete(item.group)) collapsed.add(item.group);
     setView({ collapsed });
   };
-  return html`<div role="row" class="group" aria-rowindex=${index + 2} style=${{ transform: `translateY(${top}px)` }}>
+  return html`<div role="row" class="group ${item.urgent ? "urgent" : ""}" aria-rowindex=${index + 2} style=${{ transform: `translateY(${top}px)` }}>
     <div role="cell" aria-colspan=${COLUMNS.length}>
       <button type="button" aria-expanded=${String(item.open)} onClick=${toggle} data-group=${item.group}>
         <${NameText} name=${item.label} />
         <span class="muted">${several(item.rows, "name")}</span>
-        ${item.waiting > 0 && html`<span class="muted">${count(item.waiting)} waiting</span>`}
-        ${item.unusual > 0 && html`<span class="chip bad">${count(item.unusual)} unusual</span>`}
+        ${item.waiting > 0 && html`<span class="muted wide">${count(item.waiting)} waiting</span>`}
+        ${item.unusual > 0 && !item.urgent && html`<span class="chip bad">${count(item.unusual)} unusual</span>`}
       </button>
     </div>
   </div>`;
@@ -239,11 +259,27 @@ function sortedBy(view, column) {
   return view.reverse ? { sort: "attention", reverse: false } : { reverse: true };
 }
 
+function Search({ view, setView }) {
+  const input = useRef(null);
+  useKeys({ "/": () => input.current.focus() });
+  const pressed = (event) => {
+    if (event.key !== "Escape") return;
+    if (view.query) setView({ query: "" });
+    else event.target.blur();
+    event.preventDefault();
+  };
+  return html`<div class="search">
+    <input ref=${input} type="search" aria-label="Search names, holders, hosts and labels" placeholder="Name, holder, host, label, order:*"
+      autocomplete="off" autocapitalize="off" spellcheck="false" value=${view.query}
+      onInput=${({ target }) => setView({ query: target.value })} onKeyDown=${pressed} />
+    <kbd aria-hidden="true">/</kbd>
+  </div>`;
+}
+
 function Filters({ counts, view, setView }) {
-  const labels = { all: "All", unusual: "Unusually long", waiting: "With a queue", abandoned: "Abandoned" };
-  return html`<div class="filters">
-    <div class="chips" role="group" aria-label="Show only">
-      ${Object.keys(FILTERS).map(
+  const labels = { all: "All", unusual: "Unusual", waiting: "Queued", abandoned: "Abandoned" };
+  return html`<div class="chips" role="group" aria-label="Show only">
+      ${FILTERS.map(
         (each) => html`<button type="button" data-filter=${each} aria-pressed=${String(view.filter === each)}
           class=${each !== "all" && counts[each] ? `some ${each}` : ""} onClick=${() => setView({ filter: each })}>
           ${labels[each]} <b>${count(counts[each])}</b>
@@ -259,8 +295,7 @@ function Filters({ counts, view, setView }) {
     <label class="switch">
       <input type="checkbox" checked=${view.grouped} onChange=${(event) => setView({ grouped: event.target.checked })} />
       Group by prefix
-    </label>
-  </div>`;
+    </label>`;
 }
 
 function Nothing({ view, setView }) {

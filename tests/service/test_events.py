@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from socket import SO_RCVBUF, SOL_SOCKET
 from typing import Any
 
@@ -17,7 +18,8 @@ from fencelock.engines.http.wire import Evict
 from fencelock.service import events
 from fencelock.service.app import Service
 from fencelock.service.principals import Principal
-from fencelock.service.problems import Refused
+from fencelock.service.tokens import Keys, read_keys
+from tests.service.company import token_in
 from tests.service.in_process import memory, serving
 from tests.service.raw_line import raw_line, ticket
 from tests.waiting import PATIENCE, soon
@@ -129,20 +131,17 @@ async def test_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await consumer.block() == [": still here"]
 
 
-async def test_a_token_that_is_revoked_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Strict(Service):
-        revoked = False
-
-        def identify(self, request: web.Request) -> Principal:
-            if self.revoked:
-                raise Refused("unauthorized", "no")
-            return super().identify(request)
-
+async def test_a_token_that_is_revoked_ends_the_stream(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(events, "HEARTBEAT", 0.01)
-    service = Strict(memory())
-    async with serving(service) as url, stream(url) as consumer:
+    file = tmp_path / "tokens.toml"
+    bearer = {"Authorization": f"Bearer {token_in(file, 'page', read=['*'])}"}
+    service = Service(memory(tokens=str(file)), read_keys(file))
+    async with serving(service) as url, stream(url, **bearer) as consumer:
         await consumer.next()
-        service.revoked = True
+        assert await consumer.block() == [": still here"]
+        service.use_keys(Keys({}, {}))
         while await consumer.block():
             pass
         assert consumer.answer.content.at_eof()

@@ -42,6 +42,21 @@ class Stamp(NamedTuple):
         return (self.age, self.id) < (other.age, other.id)
 
 
+def signpost_of(id: str) -> str:
+    """The name that a transaction holds while it waits: there it says what it waits for."""
+    return f"{_PREFIX} {id} (waits)"
+
+
+def bell_of(stamp: Stamp) -> str:
+    """The name by which an older transaction wakes this one."""
+    return f"{_PREFIX} {stamp.id}.{stamp.attempt} (bell)"
+
+
+def is_sign(name: str) -> bool:
+    """Whether a name is one of these two. They protect nothing, so people need not see them."""
+    return name.startswith(f"{_PREFIX} ") and name.endswith((" (waits)", " (bell)"))
+
+
 def ahead(seen: Inspection, fence: int) -> list[tuple[Contender, Stamp]]:
     """The transactions ahead of a fence. Tickets without a stamp are left out: they end by themselves."""
     stamped = ((each, Stamp.of(each)) for each in seen.contenders if each.fence < fence)

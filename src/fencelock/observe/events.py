@@ -160,6 +160,8 @@ class Broken(Event):
     engine: str
     owner: Owner
     """The program that broke it."""
+    fence: int = 0
+    """The fence of the holder, or of the first of several. 0: not known."""
 
 
 @dataclass(slots=True)

@@ -193,5 +193,6 @@ SERVICE = (
     *(SERVICE_AUTH_FAILURES, SERVICE_LIMITED),
 )
 
-GUARDS = ("columns", "etcd", "file", "object", "redis", "sql", "zookeeper")
-"""The kinds of guards. Their counters exist from the beginning, with 0."""
+GUARDS = ("check", "columns", "etcd", "file", "object", "redis", "sql", "zookeeper")
+"""The kinds of guards. Their counters exist from the beginning, with 0. "check": somebody else's guard has asked
+the lock service about a fence."""

@@ -11,7 +11,7 @@ import math
 from typing import NamedTuple
 
 from fencelock.core.backoff import Backoff
-from fencelock.core.deadlock import Stamp, ahead
+from fencelock.core.deadlock import Stamp, ahead, signpost_of
 from fencelock.core.ticket import Owner, Ticket
 from fencelock.primitives.claim import Claim
 from fencelock.primitives.policies import Policy
@@ -56,7 +56,7 @@ class Detect(Policy):
     async def _put_up(self, claim: Claim) -> None:
         ticket, io = claim.ticket, claim.context.io
         owner = ticket.owner._replace(data=f"{claim.fence} {ticket.name}")
-        sign = Ticket(_signpost_of(self._transaction.id), new_id(), ticket.ttl, owner)
+        sign = Ticket(signpost_of(self._transaction.id), new_id(), ticket.ttl, owner)
         self._signpost = signpost = Claim(
             claim.context, sign, object(), claim.flexible, internal=True
         )
@@ -82,7 +82,7 @@ class Detect(Policy):
                 if stamp.id in visited:
                     continue
                 visited.add(stamp.id)
-                signs = (await self._inspect(_signpost_of(stamp.id))).holders
+                signs = (await self._inspect(signpost_of(stamp.id))).holders
                 if signs:
                     number, _, name = signs[0].owner.data.partition(" ")
                     step = Waiting(
@@ -90,10 +90,6 @@ class Detect(Policy):
                     )
                     paths.append(([*path, step], int(number)))
         return []
-
-
-def _signpost_of(id: str) -> str:
-    return f"tx {id} (waits)"
 
 
 def _told(cycle: list[Waiting]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from fencelock.core.deadlock import Stamp, to_wound
+from fencelock.core.deadlock import Stamp, bell_of, to_wound
 from fencelock.core.errors import DeadlockVictim, EngineError, FencelockError
 from fencelock.core.ticket import Departure, Owner, Ticket
 from fencelock.primitives.claim import WITHDRAWN, Claim
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from fencelock.primitives.transaction import BaseTransaction
 
 _ARMED = "armed"
-
-
-def bell_of(stamp: Stamp) -> str:
-    return f"tx {stamp.id}.{stamp.attempt} (bell)"
 
 
 class _Alarm:

@@ -6,8 +6,8 @@ import asyncio
 from typing import NamedTuple
 
 from fencelock.core.errors import UnsafeEngine, Unsupported
-from fencelock.core.ticket import Place, Ticket
-from fencelock.engines.contract import NO_SHARING, UNSAFE, Engine
+from fencelock.core.ticket import Owner, Place, Ticket
+from fencelock.engines.contract import NO_SHARING, UNSAFE
 from fencelock.engines.http.wire import (
     Answer,
     AnyAct,
@@ -29,6 +29,7 @@ from fencelock.service.ledger import Ledger
 from fencelock.service.limits import Limits
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused
+from fencelock.service.sightings import WatchedEngine
 
 
 class _Wait(NamedTuple):
@@ -45,7 +46,7 @@ class Acts:
     Limits and the audit log are applied here, whatever way an act came: on a line, or as a request.
     """
 
-    def __init__(self, engine: Engine, io: IO, limits: Limits, ledger: Ledger) -> None:
+    def __init__(self, engine: WatchedEngine, io: IO, limits: Limits, ledger: Ledger) -> None:
         self.engine = engine
         self.io = io
         self.limits = limits
@@ -135,13 +136,13 @@ class Acts:
 
     async def _evict(self, name: str, principal: Principal, timeout: float) -> Answer:
         principal.require("break", name := self.limits.check_name(name))
-        audit, fence = self.ledger.audit, None
-        if audit.enabled:  # it should say whose lease was broken
-            seen = await self.engine.inspect(name, limit=0, timeout=timeout)
-            fence = str(seen.holders[0].fence) if seen.holders else None
-        done = await self.engine.evict(name, timeout=timeout)
+        # People will ask whose lease was broken, and by whom.
+        seen = await self.engine.inspect(name, limit=0, timeout=timeout)
+        fence = seen.holders[0].fence if seen.holders else 0
+        by = Owner(principal.address, 0, principal.name)
+        done = await self.engine.break_(name, by, fence, timeout=timeout)
         if done:
-            audit.note("broke", principal, name, fence)
+            self.ledger.audit.note("broke", principal, name, str(fence) if fence else None)
         return Answer(done=done)
 
     # --- waits

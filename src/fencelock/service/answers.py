@@ -39,6 +39,16 @@ def answer(
     )
 
 
+def event_stream() -> web.StreamResponse:
+    """The beginning of a stream of server-sent events."""
+    about = {
+        **_ALWAYS,
+        "Content-Type": "text/event-stream; charset=utf-8",
+        "X-Accel-Buffering": "no",  # nginx would keep events back
+    }
+    return web.StreamResponse(headers=about)
+
+
 def failure(found: Problem, headers: Mapping[str, str] | None = None) -> web.Response:
     """The answer that tells of a problem."""
     about = {**_ALWAYS, **(headers or {})}

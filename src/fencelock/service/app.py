@@ -33,6 +33,7 @@ from fencelock.service.identity import Identity
 from fencelock.service.ledger import Ledger
 from fencelock.service.limits import BURST, Limits
 from fencelock.service.line import Line
+from fencelock.service.live.routes import Live
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused
 from fencelock.service.rest import routes as rest_routes
@@ -92,6 +93,8 @@ class Service:
         self.app.router.add_get("/v1/info", self._info)
         for operation in _ACTS:
             self.app.router.add_post(f"/v1/{operation}", self._act)
+        self.live = Live(self)
+        self.app.add_routes(self.live.routes())
         self.app.add_routes(rest_routes(self))
         self.app.on_startup.append(self._begin)
         self.app.on_cleanup.append(self._close)
@@ -114,6 +117,7 @@ class Service:
         """End all waits, send the clients with lines elsewhere, and let what is under way end."""
         self.draining = True
         self.watch.hub.drain()
+        self.live.pages.drain()
         for end in self.on_drain:
             await end()
         self.acts.drain()
@@ -156,6 +160,7 @@ class Service:
     async def _close(self, app: web.Application) -> None:
         for task in self._tasks:
             task.cancel()
+        await self.live.pages.close()
         await self.acts.engine.close()
         await self.acts.io.close()
         await self.audit.close()

@@ -18,6 +18,7 @@ from aiohttp import web
 from fencelock.observe.audience import Audience
 from fencelock.observe.events import Broken, Event, GaveUp, Granted, Lost, Queued, Released
 from fencelock.observe.observer import Recorder
+from fencelock.service.answers import event_stream
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused
 
@@ -107,10 +108,12 @@ class Hub(Recorder):
         return head.encode() + _encode(data) + b"\n\n"
 
     async def stream(
-        self, request: web.Request, identify: Callable[[web.Request], Principal]
+        self,
+        request: web.Request,
+        principal: Principal,
+        again: Callable[[Principal], Principal | None],
     ) -> web.StreamResponse:
-        """Answer a request with all events from now on."""
-        principal = identify(request)
+        """Answer a request with all events from now on. `again` says whether it may still be answered."""
         for consumer in self._consumers:
             if consumer.gone:
                 consumer.end()
@@ -122,13 +125,7 @@ class Hub(Recorder):
         transport.set_write_buffer_limits(high=MAX_UNREAD // 4)
         # The kernel's own buffer would grow to megabytes.
         transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, MAX_UNREAD)
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream; charset=utf-8",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",  # nginx would keep events back
-            }
-        )
+        response = event_stream()
         consumer = _Consumer(principal, transport)
         self._join(consumer)
         try:
@@ -137,10 +134,11 @@ class Hub(Recorder):
                 await response.write(self._greeting(request))
                 while (unread := await consumer.next()) is not None:
                     if not unread:
-                        consumer.principal = identify(request)  # its token may have been revoked
+                        present = again(consumer.principal)
+                        if present is None:  # its token has expired, or was revoked
+                            break
+                        consumer.principal = present
                     await response.write(unread or b": still here\n\n")
-        except Refused:
-            pass  # the answer has begun, so the stream can only end
         finally:
             self._leave(consumer)
         return response
@@ -201,7 +199,8 @@ def _lost(fields: tuple[Any, ...]) -> Shown:
 
 
 def _broken(fields: tuple[Any, ...]) -> Shown:
-    return "broken", {}
+    *_, owner, fence = fields
+    return "broken", {"by": owner.label, "fence": str(fence)}
 
 
 _SHOWN: dict[type[Event], Callable[[tuple[Any, ...]], Shown]] = {

@@ -35,20 +35,29 @@ class Limits:
         """Refuse an act that comes too often, or that would wait or hold too much."""
         usage = self._ledger.usage(principal)
         if principal.credential:
-            self._charge(act, principal, usage)
+            kind = type(act)
+            frees = kind is Leave or kind is Renew
+            if kind is Enter or kind is Renew:
+                cost = len(act.tickets)  # type: ignore[union-attr]
+            else:
+                cost = _COST_OF_NAMES if kind is Names else 1
+            self._charge(principal, usage, cost, frees)
         if type(act) is Enter:
             self._admit_tickets(act, principal, usage)
         return usage
 
-    def _charge(self, act: AnyAct, principal: Principal, usage: Usage) -> None:
+    def admit_look(self, principal: Principal) -> None:
+        """Refuse a request of a page that comes too often."""
+        if principal.credential:
+            self._charge(principal, self._ledger.usage(principal), 1, False)
+
+    def _charge(self, principal: Principal, usage: Usage, cost: int, frees: bool) -> None:
         now = time.monotonic()
         rate = self._settings.rate
         credit = usage.credit + (now - usage.filled) * rate
         if credit > self._burst:
             credit = self._burst
         usage.filled = now
-        kind = type(act)
-        frees = kind is Leave or kind is Renew
         if credit < (1.0 - self._burst if frees else 1.0):
             usage.credit = credit
             raise Refused(
@@ -57,10 +66,6 @@ class Limits:
                 retry_after=(1.0 - credit) / rate,
                 limit="rate",
             )
-        if kind is Enter or kind is Renew:
-            cost = len(act.tickets)  # type: ignore[union-attr]
-        else:
-            cost = _COST_OF_NAMES if kind is Names else 1
         # A large request is paid for by those that follow.
         usage.credit = credit - cost
 

@@ -12,9 +12,9 @@ from fencelock.engines.http import wire
 from fencelock.engines.http.wire import Problem
 from fencelock.guards.http import HEADER, PREFIX
 from fencelock.service import forms
+from fencelock.service.health import Health
 from fencelock.service.operations import EVERYWHERE, Operation
 from fencelock.service.problems import TITLES
-from fencelock.service.watching import Health
 
 _ANY = dict[str, Any]
 _TEXT = "text/plain"

@@ -103,7 +103,8 @@ class Operation:
         if "{name}" not in self.path:
             return ""
         # Not aiohttp's own: it leaves percent signs that encode no UTF-8 as they are.
-        coded = request.rel_url.raw_path.split("/")[3]
+        place = self.path.split("/").index("{name}")
+        coded = request.rel_url.raw_path.split("/")[place]
         return check_name(unquote(coded, errors="strict"))
 
     def _key(self, request: web.Request) -> str:

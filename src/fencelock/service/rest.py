@@ -37,7 +37,7 @@ def routes(service: Service) -> list[web.RouteDef]:
     rest = Rest(service)
     service.on_drain.append(rest.end)
     operations = rest.operations()
-    text = encode(document([*operations, *OTHERS]))
+    text = encode(document([*operations, *service.live.operations(), *OTHERS]))
 
     async def describe(request: web.Request) -> web.Response:
         return web.Response(body=text, content_type="application/json")
@@ -193,6 +193,7 @@ class Rest:
             if int(each.fence) == int(form.fence):
                 return answer(forms.Holds(name, each.fence, each.expires_in))
         newest = max((int(each.fence) for each in seen.holders), default=0)
+        self._service.watch.refused_write(name, int(form.fence), newest)
         return _not_held(name, form.fence, newest)
 
     # --- parts

@@ -111,7 +111,10 @@ class Settings:
         (), _groups, "The groups of names in metrics, such as 'order:*=order'; several with commas."
     )
     metrics_login: bool = _setting(False, _switch, "Show /metrics only to principals.")
-    event_streams: int = _setting(32, _whole(1), "How many may read /v1/events at once.")
+    page: bool = _setting(True, _switch, "Serve the live page at /.")
+    event_streams: int = _setting(
+        100, _whole(1), "How many may read /v1/events at once, and how many pages may be open."
+    )
     linger: float = _setting(
         0.0, _seconds(0, 600), "After SIGTERM, serve for so long while load balancers notice."
     )

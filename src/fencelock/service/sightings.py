@@ -47,8 +47,6 @@ _REMEMBERED = 50_000
 _GRACE = 1.0
 """A ticket is silent if nothing was heard of it for this many seconds more than its ttl."""
 
-_NOBODY = Owner("service", 0)
-
 
 class _Seen:
     """A ticket that waits or holds, as far as this replica knows."""
@@ -126,10 +124,11 @@ class WatchedEngine(ObservedEngine):
             self._granted(seen, standing)
         return standing
 
-    async def evict(self, name: str, *, timeout: float) -> bool:
-        found = await super().evict(name, timeout=timeout)
+    async def break_(self, name: str, by: Owner, fence: int, *, timeout: float) -> bool:
+        """Evict the holders. `fence` is that of the first one, or 0."""
+        found = await self.evict(name, timeout=timeout)
         if found:
-            self._tell(Broken, (name, self.label, _NOBODY))
+            self._tell(Broken, (name, self.label, by, fence))
         return found
 
     def forget_the_silent(self) -> None:

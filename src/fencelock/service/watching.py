@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from aiohttp.web_urldispatcher import AbstractRoute
-from msgspec import Struct
 
 from fencelock.core.errors import EngineError
 from fencelock.core.version import __version__
@@ -20,8 +19,12 @@ from fencelock.engines.http.wire import PATH, encode
 from fencelock.io.contract import IO
 from fencelock.observe import families
 from fencelock.observe.audience import Audience
+from fencelock.observe.events import StaleFence
 from fencelock.service.counters import Counters
 from fencelock.service.events import Hub
+from fencelock.service.health import EngineHealth, Health
+from fencelock.service.live.figures import EVERY, Figures
+from fencelock.service.live.history import History
 from fencelock.service.settings import Settings
 from fencelock.service.sightings import WatchedEngine
 
@@ -34,31 +37,12 @@ PROBE_TIMEOUT = 1.0
 _PROBED_FOR = 1.0
 """Seconds for which the answer of a probe is good. So nobody can burden the engine with health checks."""
 
-_SWEEP = 5.0
-"""Seconds between two looks for tickets that have become silent."""
+PROBED = "fencelock-health"
+"""A name that nobody needs. Every engine can say cheaply that nobody holds it."""
 
 _EVENTS = "/v1/events"
-_STREAMS = (PATH, _EVENTS)
-
-
-class EngineHealth(Struct, frozen=True):
-    """How the engine answered the last probe."""
-
-    kind: str
-    reachable: bool
-    latency: float
-    """Seconds until it answered, or until the probe gave up."""
-    detail: str = ""
-
-
-class Health(Struct, frozen=True):
-    """The answer of `/v1/health`. "degraded": the replica is well, but its engine does not answer."""
-
-    status: str
-    engine: EngineHealth
-    draining: bool
-    replica: str
-    version: str
+LIVE = "/v1/live"
+_STREAMS = (PATH, _EVENTS, LIVE)
 
 
 class Watch:
@@ -74,9 +58,13 @@ class Watch:
         self.settings = settings
         self._service = service
         self.counters = Counters(dict(settings.groups), self._state)
-        audience = Audience([self.counters])
-        self.engine = WatchedEngine(engine, audience, io.now)
-        self.hub = Hub(audience, service.replica, settings.event_streams)
+        self.history = History(service.replica)
+        self.audience = Audience([self.counters, self.history])
+        self.plain_engine = engine
+        """The engine itself. What is asked of it does not look like a request of a client."""
+        self.engine = WatchedEngine(engine, self.audience, io.now)
+        self.figures = Figures(service.replica, self.counters, time())
+        self.hub = Hub(self.audience, service.replica, settings.event_streams)
         self._probe: tuple[float, asyncio.Task[EngineHealth]] | None = None
 
     def _state(self) -> Mapping[families.Family, float]:
@@ -85,6 +73,10 @@ class Watch:
             families.SERVICE_LINES: len(self._service.lines),
             families.SERVICE_PARKED: self.engine.parked,
         }
+
+    def refused_write(self, name: str, given: int, newest: int) -> None:
+        """A guard somewhere else asked about a fence, and was told that its holder is stale."""
+        self.audience.tell(StaleFence, (name, "check", given, newest))
 
     async def health(self) -> Health:
         """The state of the replica and its engine."""
@@ -97,16 +89,15 @@ class Watch:
         return Health(status, engine, service.draining, service.replica, __version__)
 
     async def _ask_engine(self) -> EngineHealth:
-        """Ask the cheapest thing that every engine can answer, about a name that nobody needs."""
         began, label = monotonic(), self.engine.label
         try:
-            await self.engine.inspect("fencelock-health", limit=0, timeout=PROBE_TIMEOUT)
+            await self.engine.inspect(PROBED, limit=0, timeout=PROBE_TIMEOUT)
         except EngineError as error:
             return EngineHealth(label, False, monotonic() - began, str(error))
         return EngineHealth(label, True, monotonic() - began)
 
     async def sweeping(self, app: web.Application) -> AsyncIterator[None]:
-        """While the application runs, forget silent tickets now and then."""
+        """While the application runs, forget silent tickets now and then, and sample the figures."""
         task = asyncio.create_task(self._sweep())
         yield
         task.cancel()
@@ -115,8 +106,9 @@ class Watch:
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(_SWEEP)
+            await asyncio.sleep(EVERY)
             self.engine.forget_the_silent()
+            self.figures.sample(time())
 
 
 def routes(service: Service) -> list[web.RouteDef]:
@@ -144,7 +136,8 @@ def routes(service: Service) -> list[web.RouteDef]:
         return web.Response(body=text, headers={"Content-Type": content_type})
 
     async def events(request: web.Request) -> web.StreamResponse:
-        return await service.watch.hub.stream(request, service.identify)
+        principal = service.identify(request)
+        return await service.watch.hub.stream(request, principal, service.identity.again)
 
     return [
         web.get("/livez", live),

@@ -19,7 +19,7 @@ Rules for every operation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fencelock.core.durations import DEFAULT_TTL, check_ttl
@@ -216,6 +216,13 @@ class Engine(ABC):
     @abstractmethod
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
         """The names with a holder or a waiter that match a pattern, sorted. This may scan everything."""
+
+    async def candidates(self, *, timeout: float) -> AsyncIterator[list[str]]:
+        """All names with a holder or a waiter, and perhaps some that are free by now, part by part.
+
+        Each part costs little, so that a caller can take its time. `timeout` is for each part.
+        """
+        yield await self.names("*", timeout=timeout)
 
     @abstractmethod
     async def evict(self, name: str, *, timeout: float) -> bool:

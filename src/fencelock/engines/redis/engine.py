@@ -16,7 +16,7 @@ The connections are in `engines/resp/`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import hiredis
@@ -31,7 +31,7 @@ from fencelock.engines.redis.batches import MIN_TIMEOUT, Batches, time_left
 from fencelock.engines.redis.keys import RECORDS, keys_of, name_of, note_of, tag_of
 from fencelock.engines.redis.replies import inspection_of, pushed_standing, standing_of
 from fencelock.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RECALL, REMEMBER
-from fencelock.engines.redis.topology import Topology, ask
+from fencelock.engines.redis.topology import Topology, ask, ask_many
 from fencelock.engines.resp.advice import explained, first_word
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.script import Script
@@ -39,7 +39,10 @@ from fencelock.engines.resp.wire import Rejected, script_missing
 from fencelock.io.contract import IO
 
 _BATCH = 500
-"""Keys or names per request of `names`."""
+"""Keys per part of a listing."""
+
+_FREE = 32
+"""The record of a name that nobody holds has fewer bytes. The id of a holder alone has as many."""
 
 _Parked = tuple[str, Node, Link]
 """A ticket that waits: its name, and the link on which the wake-up will arrive."""
@@ -165,15 +168,18 @@ class RedisEngine(Engine):
         return inspection_of(name, await self._ask(name, INSPECT, call, timeout))
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
-        found: list[str] = []
-        try:
-            for node in await self._topology.masters(timeout):
-                names = [name for name in await self._scan(node, timeout) if matches(name, pattern)]
-                for start in range(0, len(names), _BATCH):
-                    found += await self._in_use(node, names[start : start + _BATCH], timeout)
-        except RequestFailed as error:
-            raise self._engine_error(error, None) from error
-        return sorted(found)
+        used: set[str] = set()
+        async for node, candidates in self._scan(timeout):
+            names = [name for name in candidates if matches(name, pattern)]
+            try:
+                used.update(await self._in_use(node, names, timeout) if names else ())
+            except RequestFailed as error:
+                raise self._engine_error(error, None) from error
+        return sorted(used)
+
+    async def candidates(self, *, timeout: float) -> AsyncIterator[list[str]]:
+        async for _, names in self._scan(timeout):
+            yield names
 
     async def evict(self, name: str, *, timeout: float) -> bool:
         call = EVICT.call(keys_of(tag_of(name)))
@@ -267,20 +273,22 @@ class RedisEngine(Engine):
         """The one place where a failed request becomes an `EngineError`."""
         return EngineError(f"{self._where}: {explained(error)}", outcome=error.outcome, name=name)
 
-    async def _scan(self, node: Node, timeout: float) -> list[str]:
-        names: set[str] = set()
-        cursor = b"0"
-        while True:
-            command = ("SCAN", cursor, "MATCH", RECORDS, "COUNT", str(_BATCH))
-            answer = await ask(node, command, timeout)
-            assert isinstance(answer, list)
-            cursor, keys = answer
-            names.update(name_of(key) for key in keys)
-            if cursor == b"0":
-                return sorted(names)
+    async def _scan(self, timeout: float) -> AsyncIterator[tuple[Node, list[str]]]:
+        """The names whose record says that they are held, or were when their holder died; part by part."""
+        try:
+            for node in await self._topology.masters(timeout):
+                cursor = b""
+                while cursor != b"0":
+                    scan = ("SCAN", cursor or b"0", "MATCH", RECORDS, "COUNT", str(_BATCH))
+                    answer = await ask(node, scan, timeout)
+                    assert isinstance(answer, list)
+                    cursor, keys = answer
+                    yield node, await _held(node, keys, timeout)
+        except RequestFailed as error:
+            raise self._engine_error(error, None) from error
 
     async def _in_use(self, node: Node, names: list[str], timeout: float) -> list[str]:
-        """The names that are held or waited for. The others have only a last fence, or dead tickets."""
+        """The names that are held or waited for. The others have only dead tickets."""
         calls = [INSPECT.call(keys_of(tag_of(name)), "0") for name in names]
         used: list[str] = []
         for name, answer in zip(
@@ -291,3 +299,13 @@ class RedisEngine(Engine):
             elif first_word(answer) != "WRONGTYPE":  # a key of another program
                 raise answer
         return used
+
+
+async def _held(node: Node, keys: list[bytes], timeout: float) -> list[str]:
+    """The names of these records that have a holder."""
+    if not keys:
+        return []
+    lengths = await ask_many(node, [("STRLEN", key) for key in keys], timeout)
+    held = zip(keys, lengths, strict=True)
+    # The key of another program may have no length, but an error.
+    return [name_of(key) for key, length in held if type(length) is int and length > _FREE]

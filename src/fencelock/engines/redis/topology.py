@@ -154,14 +154,19 @@ class _Discovered(Topology, Generic[A]):
 
 async def ask(node: Node, command: Command, timeout: float) -> object:
     """One command to one node; an error reply is raised."""
-    link = await node.take(timeout)
-    try:
-        (reply,) = await link.ask(pack([command]), 1, timeout)
-    finally:
-        node.give(link)
+    (reply,) = await ask_many(node, [command], timeout)
     if isinstance(reply, hiredis.ReplyError):
         raise RequestFailed(error_text(reply), "not applied")
     return reply
+
+
+async def ask_many(node: Node, commands: list[Command], timeout: float) -> list[Any]:
+    """Several commands to one node, in one write. An error reply is returned."""
+    link = await node.take(timeout)
+    try:
+        return await link.ask(pack(commands), len(commands), timeout)
+    finally:
+        node.give(link)
 
 
 async def _answer(

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 SHARE = 0.01
-"""The part of the engine's time for the pages. Half of it is for listing names, half for looking at them."""
+"""The part of the engine's time for the pages: one half for listing names, one half for looking at them."""
 
 BURST = 1.0
-"""Seconds of the engine's time that may be used at once after a rest: a page that opens should fill soon."""
+"""Seconds of the engine's time that each half may use at once after a rest. A page that opens should fill soon."""
+
+_LATELY = 60.0
+"""Seconds over which the load is reckoned."""
+
+
+class _Least:
+    """The smallest of the last values. Whatever disturbs a measurement of time makes it longer, never shorter."""
+
+    def __init__(self, first: float) -> None:
+        self._values = deque([first], maxlen=30)
+
+    def take(self, value: float) -> float:
+        """Learn a value, and return the smallest one."""
+        self._values.append(value)
+        return min(self._values)
 
 
 class Budget:
-    """Allows looks at names, as long as the engine's time for them lasts.
+    """Allows requests as long as the engine's time for them lasts.
 
     The engine's own time can't be measured from here. But of requests that are sent together, only the first
     one pays for the way to the engine and back, so the time of the others is nearly the engine's alone. It
@@ -20,42 +36,63 @@ class Budget:
     """
 
     def __init__(self, now: float) -> None:
-        self._credit = BURST
+        self._for_looks = self._for_lists = BURST
         self._filled = now
         self._way = math.inf
-        """The shortest time in which one request was answered."""
+        """The shortest time in which one look was answered."""
         self._each = 0.001
-        """What one request takes of the engine's time, as far as we know."""
-        self._spent = 0.0
-        self._spent_before = 0.0
-        self._counted_since = now
+        """What one look takes of the engine's time, as far as we know."""
+        self._times_of_looks = _Least(self._each)
+        self._times_of_lists = _Least(math.inf)
+        self._load = 0.0
+        """Seconds of the engine's time that were used lately."""
 
-    def affordable(self, now: float, most: int) -> int:
+    def fill(self, now: float) -> None:
+        """Time has passed."""
+        passed, self._filled = now - self._filled, now
+        self._for_looks = min(BURST, self._for_looks + passed * SHARE / 2)
+        self._for_lists = min(BURST, self._for_lists + passed * SHARE / 2)
+        self._load *= math.exp(-passed / _LATELY)
+
+    @property
+    def looks(self) -> int:
         """How many names may be looked at now."""
-        self._credit = min(BURST, self._credit + (now - self._filled) * SHARE / 2)
-        self._filled = now
-        if now - self._counted_since > 60.0:
-            self._spent_before, self._spent = self._spent, 0.0
-            self._counted_since = now
-        return max(0, min(most, int(self._credit / self._each)))
+        return max(0, int(self._for_looks / self._each))
 
-    def spend(self, count: int, seconds: float) -> None:
-        """So many requests that were sent together were answered within so many seconds."""
-        if count == 1:
-            self._way = min(self._way, seconds)
-        more = seconds - min(self._way, seconds)
-        if count > 1:
-            self._each += (more / (count - 1) - self._each) / 4
-        cost = max(more, count * self._each)
-        self._credit -= cost
-        self._spent += cost
+    @property
+    def is_ample(self) -> bool:
+        """Whether there is enough for looks that are not urgent."""
+        return self._for_looks > BURST / 2
 
-    def listed(self, seconds: float) -> float:
-        """All names were listed. Returns the pause until the next listing."""
-        cost = max(0.0, seconds - self._way) if self._way < math.inf else seconds
-        self._spent += cost
-        return cost / (SHARE / 2)
+    @property
+    def may_list(self) -> bool:
+        """Whether a listing may go on."""
+        return self._for_lists > 0.0
 
-    def load(self, now: float) -> float:
+    @property
+    def may_list_again(self) -> bool:
+        """Whether a new listing may begin. The rest is for one that turns out to be long."""
+        return self._for_lists > BURST / 2
+
+    @property
+    def load(self) -> float:
         """The share of the engine's time that was used lately."""
-        return (self._spent_before + self._spent) / (60.0 + now - self._counted_since)
+        return self._load / _LATELY
+
+    def looked(self, count: int, seconds: float) -> None:
+        """So many looks that were sent together were answered within so many seconds."""
+        more = seconds - self._way
+        self._way = min(self._way, seconds)
+        if count > 1 and more > 0.0:
+            self._each = self._times_of_looks.take(more / (count - 1))
+        cost = count * self._each
+        self._for_looks -= cost
+        self._load += cost
+
+    def listed(self, seconds: float) -> None:
+        """A part of the names was listed within so many seconds."""
+        own = seconds - self._way if seconds > self._way else seconds
+        # Parts differ, but not much: some have more names of ours.
+        cost = min(own, 3 * self._times_of_lists.take(own))
+        self._for_lists -= cost
+        self._load += cost

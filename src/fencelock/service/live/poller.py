@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import zip_longest
@@ -19,22 +20,24 @@ from fencelock.service.live.touched import Touched
 from fencelock.service.live.wire import Trouble
 from fencelock.service.watching import PROBED
 
+log = logging.getLogger("fencelock.service")
+
 TIMEOUT = 2.0
 """Seconds that the engine has for an answer. After that the pages say that it does not answer."""
 
 _LIST_TIMEOUT = 5.0
-"""The same for a listing of all names."""
+"""The same for a part of a listing."""
 
 _TICK = 0.2
 """Seconds between two turns."""
 
 _LIST_EVERY = 1.0
-"""Seconds between two listings of all names, at least."""
+"""Seconds from the end of a listing to the next, at least."""
 
 _BATCH = 16
 """Names that are looked at together."""
 
-_MOST = 512
+_MOST = 1000
 """Names that are looked at in one turn, at most."""
 
 _FRESH = 1.0
@@ -65,6 +68,15 @@ class Look(NamedTuple):
     seen: Inspection
 
 
+class _Listing:
+    """A listing of all names that has begun."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.began = time.time()
+        self.parts = engine.candidates(timeout=_LIST_TIMEOUT)
+        self.names: set[str] = set()
+
+
 class Poller:
     """Keeps the board up to date while `run` runs. `published` is called after each turn."""
 
@@ -79,7 +91,8 @@ class Poller:
         self.trouble: Trouble | None = None
         """Why the board may be out of date."""
         self.listed_at: float | None = None
-        self.list_every = _LIST_EVERY
+        self.list_took = 0.0
+        """Seconds that the last listing took, with its pauses."""
         self._engine = engine
         self._board = board
         self._touched = touched
@@ -87,7 +100,7 @@ class Poller:
         self._published = published
         self._budget = Budget(time.monotonic())
         self._backoff = Backoff(0.5, 5.0, Random())
-        self._next_listing = 0.0
+        self._listing: _Listing | None = None
         self._answered_at = 0.0
         """When the engine has last answered."""
         self._details: dict[str, tuple[float, asyncio.Task[Look]]] = {}
@@ -96,7 +109,7 @@ class Poller:
     @property
     def load(self) -> float:
         """The share of the engine's time that the pages have taken lately."""
-        return self._budget.load(time.monotonic())
+        return self._budget.load
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -106,12 +119,20 @@ class Poller:
                 self.trouble = None
                 self._backoff.reset()
                 pause = _TICK
-            except EngineError as error:
-                since = time.time() if self.trouble is None else self.trouble.since
-                self.trouble = Trouble(str(error), since)
-                pause = self._backoff.next()
+            except Exception as error:
+                pause = self._failed(error)
             self._published()
             await asyncio.sleep(pause)
+
+    def _failed(self, error: Exception) -> float:
+        """Note why a turn failed. Returns the pause until the next one."""
+        detail = str(error)
+        if not isinstance(error, EngineError):
+            detail = "a fault of the service: its log says more"
+            log.error("the live page can't be kept up to date", exc_info=error)
+        since = time.time() if self.trouble is None else self.trouble.since
+        self.trouble = Trouble(detail, since)
+        return self._backoff.next()
 
     async def details(self, name: str) -> Look:
         """Look at a name and its queue. Whoever asks within the next second gets the same answer."""
@@ -126,10 +147,10 @@ class Poller:
     # --- one turn
 
     async def _turn(self, now: float) -> None:
-        if now >= self._next_listing:
+        self._budget.fill(now)
+        if self._listing is not None or self._should_list():
             await self._list()
-        affordable = self._budget.affordable(now, _MOST)
-        names = list(_first(affordable, self._due(now)))
+        names = list(_first(min(self._budget.looks, _MOST), self._due(now)))
         size = 1  # the first one shows how long the way to the engine is
         while names:
             await self._look_at(names[:size])
@@ -137,26 +158,46 @@ class Poller:
         if time.monotonic() - self._answered_at > _FRESH:  # is it still there?
             await self._look(PROBED, 0)
 
+    def _should_list(self) -> bool:
+        soon = (self.listed_at or 0.0) + _LIST_EVERY
+        return time.time() >= soon and self._budget.may_list_again
+
     async def _list(self) -> None:
-        began, wall = time.monotonic(), time.time()
-        names = await self._engine.names("*", timeout=_LIST_TIMEOUT)
-        took = time.monotonic() - began
-        self._board.listed(names, wall)
-        self.listed_at = wall
-        self.list_every = max(_LIST_EVERY, self._budget.listed(took))
-        self._next_listing = time.monotonic() + self.list_every
-        self._answered_at = time.monotonic()
+        """List all names, or as many of them as may be listed now."""
+        if self._listing is None:
+            self._listing = _Listing(self._engine)
+        listing = self._listing
+        while self._budget.may_list:
+            began = time.monotonic()
+            try:
+                names = await anext(listing.parts, None)
+            except Exception:
+                self._listing = None
+                raise
+            self._answered_at = time.monotonic()
+            self._budget.listed(self._answered_at - began)
+            if names is None:
+                self._board.listed(listing.names, listing.began)
+                self.listed_at, self._listing = time.time(), None
+                self.list_took = self.listed_at - listing.began
+                return
+            listing.names.update(names)
+            self._board.found(names, time.time())
 
     def _due(self, now: float) -> Iterator[str]:
         """The names to look at, the most urgent first."""
         wall = time.time()
         interest = self._interest()
         yield from self._older_than(interest.opened, wall - _FRESH)
-        old = (each.name for each in self._board.rows() if (each.looked_at or 0.0) < wall - _OLD)
         shown = self._older_than(interest.visible, wall - _FRESH)
         # In turns, so that none of them can starve the others.
-        for some in zip_longest(shown, self._touched.due(now), self._board.unlooked, old):
+        for some in zip_longest(shown, self._touched.due(now), self._board.unlooked):
             yield from (name for name in some if name is not None)
+        if self._budget.is_ample:
+            for row in self._board.rows():
+                if (row.looked_at or 0.0) > wall - _OLD:
+                    break  # those that follow have changed later
+                yield row.name
 
     def _older_than(self, names: Iterable[str], wall: float) -> list[str]:
         """Those of these names on the board that were not looked at since then; the oldest look first."""
@@ -171,12 +212,12 @@ class Poller:
         for found in await asyncio.gather(*looks, return_exceptions=True):
             if isinstance(found, BaseException):
                 raise found
-        self._budget.spend(len(names), time.monotonic() - began)
+        self._budget.looked(len(names), time.monotonic() - began)
 
     async def _look_closely(self, name: str) -> Look:
         began = time.monotonic()
         found = await self._look(name, MAX_WAITERS)
-        self._budget.spend(1, time.monotonic() - began)
+        self._budget.looked(1, time.monotonic() - began)
         return found
 
     async def _look(self, name: str, limit: int) -> Look:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import NamedTuple
 
 from fencelock.core.deadlock import Stamp, is_sign
@@ -17,6 +17,9 @@ LIMIT = 20_000
 
 _REMEMBERED = 20_000
 """How many names that are free by now are remembered, for pages that come back."""
+
+_LONGEST_PAUSE = 60.0
+"""Seconds until a name that is listed, and was found to be free again and again, is looked at once more."""
 
 Usual = tuple[float, str] | None
 """For how long a name is usually held, and of what this is known."""
@@ -51,7 +54,11 @@ class Board:
         self._limit = limit
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         """The entry that changed last is the last one."""
-        self._unlooked: dict[str, None] = {}
+        self.unlooked: dict[str, None] = {}
+        """Names that were listed, but not looked at yet."""
+        self._free: dict[str, tuple[float, float]] = {}
+        """Names that are listed although they are free, as when their holder has died and nobody waits: not
+        to be looked at before this moment, and the last pause."""
         self._stamped: dict[str, Inspection] = {}
         """What was seen of the names for which transactions stand."""
         self._gone: OrderedDict[str, int] = OrderedDict()
@@ -74,28 +81,27 @@ class Board:
         """All rows. The one that has not changed for the longest time comes first."""
         return (entry.row for entry in self._entries.values())
 
-    @property
-    def unlooked(self) -> list[str]:
-        """The names that were listed, but not looked at yet."""
-        return list(self._unlooked)
-
     def transactions(self) -> list[Inspection]:
         """What was seen of the names for which transactions stand."""
         return list(self._stamped.values())
 
     # --- what the engine has said
 
-    def listed(self, names: Iterable[str], began: float) -> None:
-        """Learn all names that were in use at this moment."""
-        shown = [name for name in names if not is_sign(name)]
-        self.left_out = max(0, len(shown) - self._limit)
-        present = set(shown[: self._limit])
-        for name in present - self._entries.keys():
-            self._unlooked[name] = None
-            self._set(name, Row(name))
-        for name in self._entries.keys() - present:
-            looked_at = self._entries[name].row.looked_at
-            if looked_at is None or looked_at < began:
+    def found(self, candidates: Iterable[str], now: float) -> None:
+        """Learn some names that may be in use."""
+        for name in candidates:
+            if name in self._entries or name in self.unlooked or is_sign(name):
+                continue
+            not_before, _ = self._free.get(name, (0.0, 0.0))
+            if not_before <= now and len(self.unlooked) < self._limit:
+                self.unlooked[name] = None
+
+    def listed(self, candidates: Set[str], began: float) -> None:
+        """Learn that these were all names that may have been in use, since this moment."""
+        self.left_out = max(0, len(candidates) - self._limit)
+        self._free = {name: self._free[name] for name in self._free.keys() & candidates}
+        for name in self._entries.keys() - candidates:
+            if (self._entries[name].row.looked_at or 0.0) < began:
                 self._remove(name)
 
     def looked(self, seen: Inspection, at: float) -> None:
@@ -105,13 +111,16 @@ class Board:
         known = None if before is None else before.row
         if known is not None and known.looked_at is not None and known.looked_at > at:
             return  # a later look was answered sooner
+        self.unlooked.pop(name, None)
         if not (seen.holders or seen.waiting):
+            _, pause = self._free.get(name, (0.0, 0.5))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            self._free[name] = at + pause, pause
             if before is not None:
                 self._remove(name)
             return
         if is_sign(name) or (before is None and len(self._entries) >= self._limit):
             return
-        self._unlooked.pop(name, None)
         self._set(name, row_of(seen, at, known))
         if any(Stamp.of(each) is not None for each in seen.contenders):
             self._stamped[name] = seen
@@ -165,7 +174,6 @@ class Board:
 
     def _remove(self, name: str) -> None:
         del self._entries[name]
-        self._unlooked.pop(name, None)
         self._stamped.pop(name, None)
         self.version += 1
         self._gone[name] = self.version

@@ -200,7 +200,8 @@ class Pages:
             time.time(),
             self.board.left_out if everything else 0,
             poller.listed_at,
-            poller.list_every,
+            len(self.board.unlooked) if everything else 0,
+            poller.list_took,
             poller.trouble,
             self._service.draining,
             self.circles.readable(principal),
@@ -248,8 +249,8 @@ def _differ(state: State, told: State | None) -> bool:
     """Whether something has happened since a page was told the state. Time passes always."""
     if told is None:
         return True
-    now = {"time": state.time, "listed_at": state.listed_at, "load": state.load}
-    return replace(told, **now) != state
+    passing = ("time", "listed_at", "unlooked", "list_took", "load")
+    return replace(told, **{each: getattr(state, each) for each in passing}) != state
 
 
 def _event(word: str, data: Struct) -> bytes:

@@ -112,7 +112,11 @@ class State(Struct, frozen=True, omit_defaults=True):
     left_out: int = 0
     """Names beyond the limit of the board."""
     listed_at: float | None = None
-    list_every: float = 0.0
+    """The end of the last listing of all names. What is newer is known if it came through this replica."""
+    unlooked: int = 0
+    """Names that were listed, but not looked at yet."""
+    list_took: float = 0.0
+    """Seconds that this listing took. A large engine is listed slowly, in order not to burden it."""
     trouble: Trouble | None = None
     draining: bool = False
     circles: tuple[Circle, ...] = ()

@@ -1,0 +1,146 @@
+// The page: which part of it is shown, and what all parts share.
+
+import { Break } from "./break.js";
+import { Circle } from "./circle.js";
+import { age, duration, several } from "./format.js";
+import { Bars, Header } from "./header.js";
+import { Help } from "./help.js";
+import { useKeys } from "./hooks.js";
+import { html, render, useEffect, useRef, useState } from "./html.js";
+import { List } from "./list.js";
+import { connection, mayBreak, now, store, useStatus, useTick } from "./live.js";
+import { Login } from "./login.js";
+import { Name } from "./name.js";
+import { toNow, useRoute } from "./route.js";
+import { remember, remembered } from "./settings.js";
+
+const SLOW = 10;
+
+function App() {
+  useStatus();
+  const route = useRoute();
+  const [view, setView] = useView(route);
+  const [breaking, setBreaking] = useState(null);
+  const [help, setHelp] = useState(false);
+  const [said, say] = useSaid();
+  const search = useRef(null);
+  const back = () => (location.hash = toNow(view.query));
+  const offerBreak = (name, row = store.rows.get(name)) => {
+    if (!mayBreak(name)) say("You may not break this lock.");
+    else if (!row?.holders.length) say("Nobody holds this lock.");
+    else setBreaking(row);
+  };
+  useKeys({
+    "?": () => setHelp(true),
+    "/": () => {
+      if (route.view !== "now") back();
+      requestAnimationFrame(() => search.current?.focus());
+    },
+  });
+  useTitle(route);
+  if (connection.refused !== null) return html`<${Login} />`;
+  const faded = connection.phase === "stale" || connection.phase === "lost";
+  return html`
+    <${Header} route=${route} help=${() => setHelp(true)} />
+    <${Bars} />
+    <main class=${faded ? "faded" : ""} data-view=${route.view}>
+      ${route.view === "now" && html`<${Now} ...${{ view, setView, search, offerBreak }} />`}
+      ${route.view === "lock" && html`<${Name} key=${route.name} ...${{ name: route.name, back, offerBreak }} />`}
+      ${route.view === "whole" && html`<${Later} load=${() => import("./whole.js")} part="Whole" back=${back} />`}
+    </main>
+    <p class="toast" role="status">${said}</p>
+    ${breaking && html`<${Break} row=${breaking} closed=${() => setBreaking(null)} />`}
+    ${help && html`<${Help} closed=${() => setHelp(false)} />`}`;
+}
+
+function Now({ view, setView, search, offerBreak }) {
+  const typed = ({ target }) => setView({ query: target.value });
+  const pressed = (event) => {
+    if (event.key !== "Escape") return;
+    if (view.query) setView({ query: "" });
+    else event.target.blur();
+    event.preventDefault();
+  };
+  return html`<h1 class="visually-hidden">Now</h1>
+    <${Circles} />
+    <div class="search">
+      <input ref=${search} type="search" aria-label="Search names, holders, hosts and labels" placeholder="Search name, holder, host, label; order:* works"
+        autocomplete="off" autocapitalize="off" spellcheck="false" value=${view.query} onInput=${typed} onKeyDown=${pressed} />
+      <kbd aria-hidden="true">/</kbd>
+    </div>
+    <${List} view=${view} setView=${setView} offerBreak=${offerBreak} />
+    <${Foot} />`;
+}
+
+function Circles() {
+  useStatus();
+  const circles = store.state?.circles ?? [];
+  return circles.map(
+    (circle) => html`<details class="bar-note bad" data-part="circle" key=${circle.steps.map((each) => each.transaction).join(" ")}>
+      <summary><b>${several(circle.steps.length, "transaction")} wait for one another.</b> None of them can go on.</summary>
+      <${Circle} circle=${circle} />
+    </details>`,
+  );
+}
+
+/** How complete and how old the list is. */
+function Foot() {
+  useTick();
+  const { state, hello } = store;
+  if (!state || !hello) return null;
+  const { left_out = 0, list_every = 0, listed_at = null, load = 0 } = state;
+  return html`<footer class="foot muted" data-part="foot">
+    <span>${several(store.rows.size, "name")}</span>
+    ${left_out > 0 && html`<span class="warn-text">${several(left_out, "more name")} not shown</span>`}
+    ${list_every > SLOW && html`<span class="warn-text">listed every ${duration(list_every)}: new names come late</span>`}
+    ${listed_at !== null && now() - listed_at > SLOW && html`<span>listed ${age(now() - listed_at)} ago</span>`}
+    <span>the pages take ${(load * 100).toFixed(1)} % of the engine’s time</span>
+    <span>replica ${hello.replica}, Fencelock ${hello.version}</span>
+  </footer>`;
+}
+
+/** Loads a part of the page when it is needed for the first time. */
+function Later({ load, part, ...rest }) {
+  const [module, set] = useState(null);
+  const [failed, fail] = useState(false);
+  useEffect(() => void load().then(set, () => fail(true)), []);
+  if (failed) return html`<p class="bar-note bad" role="alert">This part can’t be loaded. Load the page again.</p>`;
+  return module ? html`<${module[part]} ...${rest} />` : html`<p class="muted">Loading …</p>`;
+}
+
+/** What the list shows. The query stands in the address, so that it can be shared. */
+function useView(route) {
+  const [view, set] = useState(() => ({
+    ...{ query: route.query ?? "", filter: "all", sort: "attention", reverse: false },
+    ...{ grouped: remembered("grouped", "on") === "on", collapsed: new Set() },
+  }));
+  useEffect(() => {
+    if (route.view === "now" && route.query !== view.query) set({ ...view, query: route.query });
+  }, [route]);
+  const change = (changes) => {
+    set((before) => ({ ...before, ...changes }));
+    if ("query" in changes) history.replaceState(null, "", toNow(changes.query));
+    if ("grouped" in changes) remember("grouped", changes.grouped ? null : "off");
+  };
+  return [view, change];
+}
+
+function useSaid() {
+  const [said, set] = useState("");
+  useEffect(() => {
+    const timer = setTimeout(() => set(""), 5000);
+    return () => clearTimeout(timer);
+  }, [said]);
+  return [said, set];
+}
+
+function useTitle(route) {
+  const trouble = connection.phase === "lost" || connection.phase === "stale" || store.state?.trouble;
+  const part = route.view === "lock" ? route.name : route.view === "whole" ? "The whole" : "Now";
+  useEffect(() => {
+    document.title = `${trouble ? "⚠ " : ""}${part} – Fencelock`;
+  }, [trouble, part]);
+}
+
+render(html`<${App} />`, document.getElementById("app"));
+connection.start();

@@ -1,0 +1,169 @@
+// One name: its holders, its queue, what has happened to it.
+
+import { encoded } from "./api.js";
+import { Circle } from "./circle.js";
+import { age, count, duration, several } from "./format.js";
+import { html, useEffect, useRef } from "./html.js";
+import { useKeys, usePolled } from "./hooks.js";
+import { mayBreak, now, store, useStatus, useTick, visible } from "./live.js";
+import { Lease, Moment, NameText, OLD, Owner, shareText, usually } from "./parts.js";
+import { isUnusual, completed } from "./store.js";
+import { Times } from "./times.js";
+
+const EVERY = 2000;
+
+export function Name({ name, back, offerBreak }) {
+  useTick();
+  useStatus();
+  const live = store.rows.get(name);
+  const { data, error } = usePolled(`/v1/live/names/${encoded(name)}`, EVERY, live && outline(live));
+  useEffect(() => visible.show({ names: [name], opened: name }), [name]);
+  const heading = useRef(null);
+  useEffect(() => heading.current.focus({ preventScroll: true }), [name]);
+  const row = newest(live, data?.row);
+  const allowed = data ? Boolean(data.may_break) : mayBreak(name);
+  useKeys({ Escape: back, b: () => offerBreak(name, row) });
+  const moment = now();
+  return html`<article class="name-page" data-part="name" data-name=${name}>
+    <header class="title">
+      <a class="back" href="#/" onClick=${(event) => (event.preventDefault(), back())}>← All names</a>
+      <h1 tabindex="-1" ref=${heading}><${NameText} name=${name} /></h1>
+      ${allowed && row?.holders.length > 0 && html`<button type="button" class="danger" data-action="break" onClick=${() => offerBreak(name, row)}>Break …</button>`}
+    </header>
+    ${error && html`<p class="bar-note bad" role="alert">No details: ${error.message}. ${data ? "What follows is older." : ""}</p>`}
+    ${!data && !error && html`<p class="muted">Asking …</p>`}
+    ${row && html`<${Facts} row=${row} now=${moment} allowed=${allowed} />`}
+    ${row && html`<${Holders} row=${row} now=${moment} />`}
+    ${data && html`<${Queue} row=${row} waiters=${data.waiters ?? []} now=${moment} />`}
+    ${data?.circles?.length > 0 && html`<section>
+      <h2>Transactions that wait for one another</h2>
+      ${data.circles.map((circle) => html`<${Circle} circle=${circle} name=${name} />`)}
+    </section>`}
+    ${data && html`<${History} detail=${data} now=${moment} />`}
+  </article>`;
+}
+
+/** What of a row makes it worth to ask again at once. */
+function outline(row) {
+  return [...row.holders.map((each) => each.fence), row.waiting, row.first?.fence].join(" ");
+}
+
+/** The stream and the request both bring the row. */
+function newest(live, asked) {
+  if (!asked) return live ?? null;
+  return live && (live.looked_at ?? 0) >= (asked.looked_at ?? 0) ? live : completed(asked, live);
+}
+
+function Facts({ row, now, allowed }) {
+  const unusual = isUnusual(row, now);
+  const state = row.holders.length ? `held by ${several(row.holders.length, "holder")}` : "not held";
+  return html`<dl class="facts">
+    <div><dt>State</dt><dd>${state}${row.waiting > 0 && `, ${count(row.waiting)} waiting`}
+      ${row.abandoned && html` <span class="chip warn">abandoned</span>`}</dd></div>
+    ${row.holders.length > 0 && html`<div><dt>Held for</dt><dd>${age(now - row.since)}
+      ${unusual && html` <span class="chip bad">unusually long</span>`}
+      ${row.usual !== null && html` <span class="muted">${usually(row)}</span>`}</dd></div>`}
+    <div><dt>Newest fence</dt><dd class="number">${row.fence === "0" ? "none known" : row.fence}</dd></div>
+    <div><dt>Looked at</dt><dd class=${row.looked_at !== null && now - row.looked_at > OLD ? "warn-text" : ""}>
+      ${row.looked_at === null ? "not yet" : `${age(now - row.looked_at)} ago`}</dd></div>
+    ${!allowed && html`<div><dt>Break</dt><dd class="muted">You may not break it</dd></div>`}
+  </dl>
+  ${row.abandoned && html`<p class="muted">Abandoned: the last holder did not release it. Its work may be half done.</p>`}`;
+}
+
+function Holders({ row, now }) {
+  if (!row.holders.length) return null;
+  return html`<section><h2>${row.holders.length === 1 ? "Holder" : `Holders (${count(row.holders.length)})`}</h2>
+    <${Contenders} contenders=${row.holders} now=${now} label="Holders" verb="Held for" /></section>`;
+}
+
+function Queue({ row, waiters, now }) {
+  const hidden = row.waiting - waiters.length;
+  return html`<section><h2>Queue (${count(row.waiting)})</h2>
+    ${waiters.length === 0
+      ? html`<p class="muted">${row.waiting > 0 ? "Who waits is not known." : "Nobody waits."}</p>`
+      : html`<${Contenders} contenders=${waiters} now=${now} label="Queue, in the order of service" verb="Waits for" numbered />`}
+    ${waiters.length > 0 && hidden > 0 && html`<p class="muted">${several(hidden, "more waiter")} not shown.</p>`}
+    ${store.hello?.traits?.fifo === false && html`<p class="muted">This engine keeps no order: any of them may be next.</p>`}
+  </section>`;
+}
+
+function Contenders({ contenders, now, label, verb, numbered }) {
+  const shared = contenders.some((each) => each.share);
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table aria-label=${label}>
+    <thead><tr>${numbered && html`<th scope="col" class="number">#</th>`}<th scope="col">Label</th><th scope="col">Host</th><th scope="col" class="number">Pid</th>
+      <th scope="col" class="number">${numbered ? "Ticket" : "Fence"}</th><th scope="col" class="number">${verb}</th><th scope="col">Since</th><th scope="col">Lease</th>
+      ${shared && html`<th scope="col">Shares</th>`}</tr></thead>
+    <tbody>${contenders.map(
+      (each, at) => html`<tr key=${each.fence}>
+        ${numbered && html`<td class="number">${at + 1}</td>`}
+        <td class="text"><${Label} owner=${each.owner} /></td>
+        <td class="text"><${NameText} name=${each.owner.host} /></td>
+        <td class="number">${each.owner.pid}</td>
+        <td class="number">${each.fence}</td>
+        <td class="number">${age(now - each.since)}</td>
+        <td><${Moment} time=${each.since} now=${now} /></td>
+        <td><${Lease} holder=${each} now=${now} /></td>
+        ${shared && html`<td>${shareText(each.share)}</td>`}
+      </tr>`,
+    )}</tbody>
+  </table></div>`;
+}
+
+function Label({ owner }) {
+  return owner.label ? html`<${NameText} name=${owner.label} />` : html`<span class="muted">–</span>`;
+}
+
+function History({ detail, now }) {
+  const history = detail.history ?? [];
+  const replicas = detail.replicas ?? [];
+  const many = replicas.length > 1;
+  return html`<section><h2>History</h2>
+    ${history.length > 0 && html`<${Times} history=${history} />`}
+    ${history.length === 0
+      ? html`<p class="muted">Nothing has happened to it that this page knows of.</p>`
+      : html`<div class="scroll" tabindex="0" role="region" aria-label="History"><table aria-label="History, newest first">
+        <thead><tr><th scope="col">Time</th><th scope="col">Event</th><th scope="col">Who</th><th scope="col" class="number">Fence</th>
+          <th scope="col" class="number">Waited</th><th scope="col" class="number">Held</th><th scope="col">Note</th>${many && html`<th scope="col">Replica</th>`}</tr></thead>
+        <tbody>${history.map(
+          (each) => html`<tr key=${`${each.time} ${each.event} ${each.fence} ${each.replica}`}>
+            <td><${Moment} time=${each.time} now=${now} /></td>
+            <td><span class="event ${TONES[each.event] ?? ""}">${each.event}</span></td>
+            <td class="text">${each.owner ? html`<${Owner} owner=${each.owner} />` : ""}</td>
+            <td class="number">${each.fence}</td>
+            <td class="number">${each.waited != null ? duration(each.waited) : ""}</td>
+            <td class="number">${each.held_for != null ? duration(each.held_for) : ""}</td>
+            <td class="text"><${Note} entry=${each} /></td>
+            ${many && html`<td class="text"><${NameText} name=${each.replica} /></td>`}
+          </tr>`,
+        )}</tbody></table></div>`}
+    <${Known} detail=${detail} replicas=${replicas} now=${now} />
+  </section>`;
+}
+
+const TONES = { granted: "good", lost: "bad", broken: "bad", "refused write": "bad", silent: "warn", "gave up": "warn" };
+
+function Note({ entry }) {
+  const notes = [];
+  if (entry.reason) notes.push(entry.reason);
+  if (entry.by) notes.push(html`by <${NameText} name=${entry.by} />`);
+  if (entry.newest) notes.push(`the newest fence was ${entry.newest}`);
+  if (entry.abandoned) notes.push("after a holder that did not release it");
+  return notes.map((note, at) => html`${at ? "; " : ""}${note}`);
+}
+
+/** How far the history goes, and what can't be in it. */
+function Known({ detail, replicas, now }) {
+  return html`<div class="known muted">
+    ${replicas.map(
+      (each) => html`<p key=${each.replica}>
+        ${each.url ? html`<${NameText} name=${each.url} />` : "This replica"}
+        ${each.reached === false
+          ? html` <span class="warn-text">did not answer: ${each.detail}</span>`
+          : each.since != null && html` has seen what went through it since <${Moment} time=${each.since} now=${now} />`}.
+      </p>`,
+    )}
+    ${detail.forgotten_before != null && html`<p>What was before <${Moment} time=${detail.forgotten_before} now=${now} /> is forgotten: there was no room for more.</p>`}
+    <p>Programs that use the engine directly, and not through this service, leave no history here.</p>
+  </div>`;
+}

@@ -1,0 +1,82 @@
+// The whole: the engine and its promise, the replicas, and the last hour as small charts.
+
+import { CHARTS } from "./figures.js";
+import { Chart } from "./chart.js";
+import { age, duration, moment, several, visible } from "./format.js";
+import { html, useEffect } from "./html.js";
+import { useKeys, usePolled } from "./hooks.js";
+import { now, store, useStatus, visible as shown } from "./live.js";
+import { NameText } from "./parts.js";
+import { Verdict } from "./verdict.js";
+
+const EVERY = 5000;
+
+export function Whole({ back }) {
+  useStatus();
+  useKeys({ Escape: back });
+  useEffect(() => shown.show({ names: [], opened: null }), []);
+  const { data, error } = usePolled("/v1/live/figures", EVERY, null);
+  return html`<article class="whole" data-part="whole">
+    <h1 class="visually-hidden">The whole</h1>
+    <${Engine} />
+    ${error && html`<p class="bar-note bad" role="alert">No figures: ${error.message}. ${data ? "What follows is older." : ""}</p>`}
+    ${data && html`<${Replicas} figures=${data} />`}
+    ${data && html`<section><h2>The last hour</h2><div class="charts">
+      ${CHARTS.map((chart) => html`<${Chart} key=${chart.id} chart=${chart} figures=${data} />`)}
+    </div></section>`}
+    ${!data && !error && html`<p class="muted">Asking …</p>`}
+    <p class="muted">These are the figures of what went through the replicas that are listed here, since each of them began. Programs
+      that use the engine directly are not in them.</p>
+  </article>`;
+}
+
+const PROMISES = {
+  correctness: "A lock of this engine protects data, as long as its fences are checked by a guard.",
+  efficiency: "A lock of this engine saves needless work. Now and then two may hold it at the same time: only a guard that checks fences protects data.",
+};
+
+function Engine() {
+  const { hello } = store;
+  if (!hello) return null;
+  const { traits } = hello;
+  return html`<section class="engine"><h2>${visible(hello.engine)} promises ${traits.guarantee}</h2>
+    <p>${PROMISES[traits.guarantee]}</p>
+    ${traits.condition && html`<p><b>On this condition:</b> ${visible(traits.condition)}</p>`}
+    <dl class="facts">
+      <div><dt>Fences</dt><dd>${visible(traits.fencing ?? "–")}</dd></div>
+      <div><dt>Expiry is measured by</dt><dd>${visible(traits.clock ?? "–")}</dd></div>
+      <div><dt>Order of the queue</dt><dd>${traits.fifo === false ? "any" : "first come, first served"}</dd></div>
+      ${traits.max_overstay > 0 && html`<div><dt>A lease may end late by</dt><dd>${duration(traits.max_overstay)}</dd></div>`}
+    </dl>
+    ${hello.verdict && html`<${Verdict} verdict=${hello.verdict} />`}
+  </section>`;
+}
+
+function Replicas({ figures }) {
+  const moment_ = now();
+  return html`<section><h2>${several(figures.replicas.length, "replica")}</h2>
+    <div class="scroll" tabindex="0" role="region" aria-label="Replicas"><table aria-label="Replicas">
+      <thead><tr><th scope="col">Replica</th><th scope="col">State</th><th scope="col">Engine</th><th scope="col" class="number">Answers in</th>
+        <th scope="col">Version</th><th scope="col">Runs since</th></tr></thead>
+      <tbody>${figures.replicas.map(
+        (each) => html`<tr key=${each.replica}>
+          <td class="text"><span class="swatch s${figures.replicas.indexOf(each) % 6}" aria-hidden="true"></span> <${NameText} name=${each.replica} />
+            ${each.url ? html` <span class="muted">${visible(each.url)}</span>` : html` <span class="muted">this one</span>`}</td>
+          <td class="text"><${Health} replica=${each} /></td>
+          <td class="text">${each.health ? html`<span class=${each.health.engine.reachable ? "good-text" : "bad-text"}>
+            ${each.health.engine.reachable ? "answers" : "does not answer"}</span>${each.health.engine.detail ? `: ${visible(each.health.engine.detail)}` : ""}` : "–"}</td>
+          <td class="number">${each.health ? duration(each.health.engine.latency) : "–"}</td>
+          <td>${each.health?.version ?? "–"}</td>
+          <td>${each.started ? `${moment(each.started, moment_)} (${age(moment_ - each.started)})` : "–"}</td>
+        </tr>`,
+      )}</tbody></table></div>
+  </section>`;
+}
+
+function Health({ replica }) {
+  if (replica.reached === false) return html`<span class="bad-text">can’t be reached</span>${replica.detail ? `: ${visible(replica.detail)}` : ""}`;
+  if (!replica.health) return "–";
+  const { status, draining } = replica.health;
+  if (draining) return html`<span class="warn-text">draining</span>`;
+  return html`<span class=${status === "ok" ? "good-text" : "warn-text"}>${status}</span>`;
+}

@@ -31,6 +31,25 @@ _READ_TABLE = """(table) => {
     return [...table.querySelectorAll("tbody tr")].map((row) => Object.fromEntries(cells(row)));
 }"""
 
+_OVERLAPS = """(list) => {
+    const box = (cell) => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        const [inner, outer] = [range.getBoundingClientRect(), cell.getBoundingClientRect()];
+        // What a cell cuts off does not reach its neighbour.
+        return { cell, left: inner.left, top: inner.top,
+            right: Math.min(inner.right, outer.right), bottom: Math.min(inner.bottom, outer.bottom) };
+    };
+    const meet = (a, b) =>
+        Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+        Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
+    return [...list.querySelectorAll("[role=row][data-name]")].flatMap((row) => {
+        const boxes = [...row.querySelectorAll("[role=cell]")].filter((cell) => cell.innerText.trim()).map(box);
+        return boxes.flatMap((a, at) => boxes.slice(at + 1).filter((b) => meet(a, b))
+            .map((b) => [a.cell.innerText, b.cell.innerText]));
+    });
+}"""
+
 Row = dict[str, str]
 
 
@@ -150,6 +169,11 @@ class Board:
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
         return wider
+
+    async def overlaps(self) -> list[list[str]]:
+        """Pairs of texts in a row of the list that lie on each other."""
+        found: list[list[str]] = await self.list.evaluate(_OVERLAPS)
+        return found
 
     async def background(self) -> str:
         colour: str = await self.page.evaluate("getComputedStyle(document.body).backgroundColor")

@@ -46,6 +46,7 @@ async def _tour(board: Board, token: str, folder: Path, suffix: str) -> None:
         await board.page.screenshot(path=folder / f"{part}-{suffix}.png", animations="disabled")
 
     await board.open()
+    await board.page.get_by_label("Token").wait_for()
     await picture("login")
     await board.log_in(token)
     await board.live()

@@ -19,7 +19,7 @@ class ObservedEngine(Engine):
 
     def __init__(self, engine: Engine, audience: Audience, now: Callable[[], float]) -> None:
         self._engine = engine
-        self._tell = audience.tell
+        self._tell = audience.teller(EngineRequest)
         self._now = now
         self.label = engine.label
 

@@ -57,26 +57,12 @@ class Listeners(NamedTuple):
         )
 
 
-class _Records(dict["type[Event]", "list[Tell]"]):
-    """For each kind of event, the `record` of those recorders that don't ignore it."""
-
-    def __init__(self, recorders: list[Recorder]) -> None:
-        self._recorders = recorders
-
-    def __missing__(self, kind: type[Event]) -> list[Tell]:
-        found: list[Tell] = [
-            each.record for each in self._recorders if kind not in getattr(each, "ignores", ())
-        ]
-        self[kind] = found
-        return found
-
-
 class Audience:
     """The observers of one client. The hot path looks at `listening` only."""
 
     tell: Tell
     """Tell every observer of the event `kind(*fields)`. Never waits, and no error of an observer comes out of
-    it. Recorders that are among themselves are called directly, and not with what they ignore.
+    it. If there are only recorders, nothing else is done than to call them.
 
     With `since`, only the observers that were there at that time: nobody hears the end of a story without its
     beginning.
@@ -127,13 +113,17 @@ class Audience:
         deliveries = _deliveries_to([each for each in others if each not in prompt])
         self.listeners = _listeners(recorders, prompt, deliveries)
         self.listening = bool(every)
-        if not recorders or others:
-            self.tell = self._tell
-        else:
-            self.tell = recorders[0].record if len(recorders) == 1 else self._teller(self.listeners)
+        self.tell = self._tell if others or not recorders else self._tell_recorders()
         self.ignored = _ignored(every)
         for observed in list(self._observed):
             observed.listening_changed()
+
+    def teller(self, kind: type[Event]) -> Tell:
+        """What tells of events of this kind, until `listening_changed` and without `since`: `tell`, or the
+        `record` of the only observer that does not ignore them."""
+        recorders, *_, need_events = self.listeners
+        hearing = [each for each in recorders if kind not in getattr(each, "ignores", ())]
+        return hearing[0].record if len(hearing) == 1 and not need_events else self.tell
 
     def hears(self, observer: Observer) -> bool:
         """Whether this observer is told of what the client does."""
@@ -143,18 +133,21 @@ class Audience:
         """The kind and the guarantee of each engine that the client uses: ("redis", "efficiency")."""
         return {engine for observed in list(self._observed) for engine in observed.engines()}
 
-    def _teller(self, listeners: Listeners) -> Tell:
-        """Returns what tells these listeners if they are recorders only: a third of the time of `_tell`."""
-        records = _Records(listeners.recorders)
+    def _tell_recorders(self) -> Tell:
+        """Returns what does the same as `_tell` if all observers are recorders, in half of the time."""
+        listeners = self.listeners
+        records = tuple(each.record for each in listeners.recorders)
+        if len(records) == 1:
+            return records[0]
 
         def tell(
             kind: type[Event], fields: tuple[Any, ...], since: Listeners | None = None, /
         ) -> None:
-            if since is not None and since is not listeners:
+            if since is None or since is listeners:
+                for record in records:
+                    record(kind, fields)
+            else:
                 self._tell(kind, fields, since)
-                return
-            for record in records[kind]:
-                record(kind, fields)
 
         return tell
 

@@ -194,5 +194,5 @@ SERVICE = (
 )
 
 GUARDS = ("check", "columns", "etcd", "file", "object", "redis", "sql", "zookeeper")
-"""The kinds of guards. Their counters exist from the beginning, with 0. "check": somebody else's guard has asked
-the lock service about a fence."""
+"""The kinds of guards. Their counters exist from the beginning, with 0. "check": a guard that is not ours has
+asked the lock service about a fence."""

@@ -34,6 +34,7 @@ from fencelock.service.ledger import Ledger
 from fencelock.service.limits import BURST, Limits
 from fencelock.service.line import Line
 from fencelock.service.live.routes import Live
+from fencelock.service.live.peers import Peers
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused
 from fencelock.service.rest import routes as rest_routes
@@ -74,6 +75,7 @@ class Service:
         self.draining = False
         self.replica = secrets.token_hex(8)
         self.lines: set[Line] = set()
+        self.peers = Peers(settings.peers, self.replica)
         self.watch = Watch(self, engine, io, settings)
         ledger = Ledger(self.audit, self.watch.counters, BURST * settings.rate)
         self.acts = Acts(self.watch.engine, io, Limits(settings, ledger), ledger)
@@ -161,6 +163,7 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await self.live.pages.close()
+        await self.peers.close()
         await self.acts.engine.close()
         await self.acts.io.close()
         await self.audit.close()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from fencelock.core.durations import MAX_TTL, MIN_TTL
 from fencelock.core.durations import seconds as parse_seconds
@@ -50,6 +51,21 @@ def _groups(value: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(value, dict):
         raise ValueError(f"{value!r} is not a table of patterns and groups")
     return tuple(Groups(value).patterns.items())
+
+
+def _peers(value: Any) -> tuple[str, ...]:
+    """URLs of replicas. A message must not show a password."""
+    found: list[str] = []
+    for text in _texts(value):
+        url = urlsplit(text)
+        if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
+            raise ValueError("a peer is a URL such as https://replica-2:7007")
+        if url.username is not None or url.password is not None:
+            raise ValueError("the URL of a peer has no user and no password: tokens are passed on")
+        if url.path not in ("", "/") or url.query or url.fragment:
+            raise ValueError(f"{text!r} has a path: the URL of a peer ends after the port")
+        found.append(f"{url.scheme}://{url.netloc}")
+    return tuple(dict.fromkeys(found))
 
 
 def _switch(value: Any) -> bool:
@@ -112,6 +128,9 @@ class Settings:
     )
     metrics_login: bool = _setting(False, _switch, "Show /metrics only to principals.")
     page: bool = _setting(True, _switch, "Serve the live page at /.")
+    peers: tuple[str, ...] = _setting(
+        (), _peers, "The URLs of the other replicas, for the live page; several with commas."
+    )
     event_streams: int = _setting(
         100, _whole(1), "How many may read /v1/events at once, and how many pages may be open."
     )

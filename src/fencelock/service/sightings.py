@@ -32,6 +32,7 @@ from fencelock.engines.observed import ObservedEngine
 from fencelock.observe.audience import Audience
 from fencelock.observe.events import (
     Broken,
+    EngineRequest,
     GaveUp,
     Granted,
     Lost,
@@ -75,7 +76,8 @@ class WatchedEngine(ObservedEngine):
 
     def listening_changed(self) -> None:
         """Other observers than before hear of it now."""
-        self._tell = self._audience.tell
+        self._tell = self._audience.teller(EngineRequest)
+        self._tell_ticket = self._audience.tell
 
     def engines(self) -> set[tuple[str, str]]:
         """The kind and the guarantee of the engine."""
@@ -128,7 +130,7 @@ class WatchedEngine(ObservedEngine):
         """Evict the holders. `fence` is that of the first one, or 0."""
         found = await self.evict(name, timeout=timeout)
         if found:
-            self._tell(Broken, (name, self.label, by, fence))
+            self._tell_ticket(Broken, (name, self.label, by, fence))
         return found
 
     def forget_the_silent(self) -> None:
@@ -149,11 +151,11 @@ class WatchedEngine(ObservedEngine):
             kind = share.kind if share.group else "lock"
             about = (name, self._engine.label_of(name), kind, owner, next(self._numbers))
             if place is REFUSED:
-                self._tell(Refused, (*about, self._now() - began))
+                self._tell_ticket(Refused, (*about, self._now() - began))
                 return
             seen = self._seen[id] = _Seen(about, began, began + ttl)
             if place is WAITING:
-                self._tell(Queued, about)
+                self._tell_ticket(Queued, about)
             if len(self._seen) > _REMEMBERED:
                 self._ended(self._seen.pop(next(iter(self._seen))), closed=True)
         if place is ADMITTED:
@@ -163,7 +165,9 @@ class WatchedEngine(ObservedEngine):
         if seen.granted_at is None:
             seen.granted_at = now = self._now()
             seen.fence = standing.fence
-            self._tell(Granted, (*seen.about, now - seen.since, seen.fence, standing.abandoned))
+            self._tell_ticket(
+                Granted, (*seen.about, now - seen.since, seen.fence, standing.abandoned)
+            )
 
     def _renewed(self, ticket: Ticket, seen: _Seen, standing: Standing, began: float) -> None:
         if standing.place is GONE:
@@ -174,16 +178,16 @@ class WatchedEngine(ObservedEngine):
         seen.expires_at = began + ticket.ttl
         if standing.place is ADMITTED:
             if seen.granted_at is not None:
-                self._tell(Renewed, (*seen.about, seen.fence, margin))
+                self._tell_ticket(Renewed, (*seen.about, seen.fence, margin))
             self._granted(seen, standing)
 
     def _ended(self, seen: _Seen, *, lost: str | None = None, closed: bool = False) -> None:
         now = self._now()
         if seen.granted_at is None:
-            self._tell(GaveUp, (*seen.about, now - seen.since))
+            self._tell_ticket(GaveUp, (*seen.about, now - seen.since))
             return
         details = (*seen.about, seen.fence, now - seen.granted_at)
         if lost is not None:
-            self._tell(Lost, (*details, lost))
+            self._tell_ticket(Lost, (*details, lost))
         else:
-            self._tell(Released, (*details, closed))
+            self._tell_ticket(Released, (*details, closed))

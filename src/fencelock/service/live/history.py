@@ -3,18 +3,19 @@
 It hears of every grant and every release, so `record` only appends a tuple to a ring. The rest of the work is
 left to those that ask.
 
-The prefix of a name is the text before its first `:` or `/`, or else the whole name. Each prefix has rings of its
-own, so a flood of `order:1`, `order:2` … does not push out what happened to `nightly-report`. And it has two: grants
-and releases do not push out what is rare, such as losses, breaks and refused writes.
+The prefix of a name is the text before its first `:` or `/`, or else the whole name. Each prefix has rings of
+its own, so a flood of `order:1`, `order:2` … does not push out what happened to `nightly-report`. And it has
+two: grants and releases do not push out what is rare, such as losses, breaks and refused writes.
 
-**The bound**: 32,768 common and 8,192 rare entries, whatever happens. The prefixes have equal shares of them. Up
-to 16 prefixes have 2,048 and 512 each. When their number doubles, the shares halve: 2,048 prefixes have 16 and 4
-each. Then the least recently used prefix is forgotten for a new one.
+**The bound**: 32,768 common and 8,192 rare entries, whatever happens: about 13 MB, and twice as much if names
+have 500 bytes. The prefixes have equal shares of them. Up to 16 prefixes have 2,048 and 512 each. When their
+number doubles, the shares halve: 2,048 prefixes have 16 and 4 each. If there are more, the quarter of them to
+which nothing has happened for longest is forgotten.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from heapq import merge
 from itertools import islice
@@ -56,19 +57,17 @@ Usual = tuple[float, Literal["name", "prefix"]]
 """How long a name is usually held, and whose holds say so."""
 
 _Kept = tuple[float, str, str, str, int, str, int, float, Any]
-"""When, what, and what is picked below: the name, the owner's host, pid and label, the fence, the seconds, and
-something special. Only plain values, so that the garbage collector need not walk through what is kept. And not
-the owner's `data`, which may have 64 kB."""
+"""When, what, the name, the owner's host, pid and label, the fence, the seconds, and something special. Only
+plain values: the garbage collector need not walk through what is kept. And the owner's `data`, which may have
+64 kB, is not kept."""
 
 _NO_OWNER = Owner("", 0)
 
-# How an event is kept: a word, and what picks the name, the owner, the fence, the seconds and something special
-# from its fields. If the last is true, the event is rare: the grant is abandoned, the release silent.
-_KEPT: dict[type[Event], tuple[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]]] = {
-    Granted: ("granted", itemgetter(0, 3, 6, 5, 7)),
-    Released: ("released", itemgetter(0, 3, 5, 6, 7)),
+# How other events than grants and releases are kept: a word, and what picks the name, the owner, the fence,
+# the seconds and something special from their fields.
+_OTHERS: dict[type[Event], tuple[str, Callable[[tuple[Any, ...]], tuple[Any, ...]]]] = {
+    GaveUp: ("gave up", lambda fields: (fields[0], fields[3], 0, fields[5], "")),
     Lost: ("lost", itemgetter(0, 3, 5, 6, 7)),
-    GaveUp: ("gave up", lambda fields: (fields[0], fields[3], 0, fields[5], None)),
     Broken: ("broken", lambda fields: (fields[0], _NO_OWNER, fields[3], 0.0, fields[2].label)),
     StaleFence: ("refused write", lambda of: (of[0], _NO_OWNER, of[2], 0.0, str(of[3]))),
 }
@@ -79,12 +78,21 @@ class _Rings:
 
     __slots__ = ("common", "forgotten", "rare", "usual")
 
-    def __init__(self, forgotten: float | None) -> None:
-        self.common: deque[_Kept] = deque()
-        self.rare: deque[_Kept] = deque()
+    def __init__(self, shares: int, forgotten: float | None) -> None:
+        self.common: deque[_Kept] = deque(maxlen=COMMON // shares)
+        self.rare: deque[_Kept] = deque(maxlen=RARE // shares)
         self.forgotten = forgotten
         """The prefix may have been known before, and all until this moment is forgotten then."""
         self.usual: _Usual | None = None
+
+    def newest(self) -> float:
+        """When something last happened to the prefix."""
+        return max(ring[-1][0] for ring in (self.common, self.rare) if ring)
+
+    def shrink(self, shares: int) -> None:
+        """Forget the oldest entries, so that no ring has more than its share."""
+        self.common = deque(self.common, COMMON // shares)
+        self.rare = deque(self.rare, RARE // shares)
 
 
 class History(Recorder):
@@ -95,35 +103,29 @@ class History(Recorder):
     def __init__(self, replica: str) -> None:
         self.started = time()
         self._replica = replica
-        self._prefixes: OrderedDict[str, _Rings] = OrderedDict()
-        """The least recently used one comes first."""
+        self._prefixes: dict[str, _Rings] = {}
         self._shares = _FEWEST_PREFIXES
-        self._common, self._rare = COMMON // self._shares, RARE // self._shares
         self._forgotten: float | None = None
         """When something last happened to the prefixes that are forgotten."""
 
     def record(self, kind: type[Event], fields: tuple[Any, ...], since: object = None, /) -> None:
         """Keep an event, if it is one of those that are kept."""
-        if kind not in _KEPT:
+        if kind is Granted:
+            name, _, _, owner, _, seconds, fence, special = fields  # special: abandoned
+            event = "granted"
+        elif kind is Released:
+            name, _, _, owner, _, fence, seconds, special = fields  # special: silent
+            event = "released"
+        elif kind in _OTHERS:
+            event, pick = _OTHERS[kind]
+            name, owner, fence, seconds, special = pick(fields)
+        else:
             return
-        event, pick = _KEPT[kind]
-        name, (host, pid, label, _), fence, seconds, special = pick(fields)
         prefix = name.partition(":")[0].partition("/")[0]  # as `_prefix`, without a call
-        prefixes = self._prefixes
-        if prefix in prefixes:
-            rings = prefixes[prefix]
-            prefixes.move_to_end(prefix)
-        else:
-            rings = self._meet(prefix)
-        kept = (time(), event, name, host, pid, label, fence, seconds, special)
-        if special:
-            rings.rare.append(kept)
-            if len(rings.rare) > self._rare:
-                rings.rare.popleft()
-        else:
-            rings.common.append(kept)
-            if len(rings.common) > self._common:
-                rings.common.popleft()
+        rings = self._prefixes.get(prefix) or self._meet(prefix)
+        ring = rings.rare if special else rings.common
+        host, pid, label, _ = owner
+        ring.append((time(), event, name, host, pid, label, fence, seconds, special))
 
     def of(self, name: str) -> list[Entry]:
         """What happened to a name, newest first: not more than `MOST_ENTRIES`."""
@@ -141,9 +143,7 @@ class History(Recorder):
         if rings is None:
             return self._forgotten
         found = [] if rings.forgotten is None else [rings.forgotten]
-        for ring, most in ((rings.common, self._common), (rings.rare, self._rare)):
-            if len(ring) >= most:
-                found.append(ring[0][0])
+        found += [ring[0][0] for ring in (rings.common, rings.rare) if len(ring) == ring.maxlen]
         return max(found, default=None)
 
     def since(self, name: str) -> float:
@@ -168,15 +168,14 @@ class History(Recorder):
     def _meet(self, prefix: str) -> _Rings:
         prefixes = self._prefixes
         if len(prefixes) >= MOST_PREFIXES:
-            _, oldest = prefixes.popitem(last=False)
-            self._forgotten = max(ring[-1][0] for ring in (oldest.common, oldest.rare) if ring)
+            by_age = sorted(prefixes, key=lambda each: prefixes[each].newest())
+            for each in by_age[: MOST_PREFIXES // 4]:
+                self._forgotten = prefixes.pop(each).newest()
         elif len(prefixes) >= self._shares:
             self._shares *= 2
-            self._common, self._rare = COMMON // self._shares, RARE // self._shares
             for rings in prefixes.values():
-                _trim(rings.common, self._common)
-                _trim(rings.rare, self._rare)
-        rings = prefixes[prefix] = _Rings(self._forgotten)
+                rings.shrink(self._shares)
+        rings = prefixes[prefix] = _Rings(self._shares, self._forgotten)
         return rings
 
     def _entry(self, kept: _Kept) -> Entry:
@@ -224,11 +223,6 @@ class _Usual:
 
 def _prefix(name: str) -> str:
     return name.partition(":")[0].partition("/")[0]
-
-
-def _trim(ring: deque[_Kept], most: int) -> None:
-    while len(ring) > most:
-        ring.popleft()
 
 
 def _median(values: list[float]) -> float:

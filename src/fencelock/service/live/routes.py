@@ -12,9 +12,20 @@ from fencelock.core.errors import EngineError
 from fencelock.service.answers import answer
 from fencelock.service.live import static
 from fencelock.service.live.figures import EVERY
+from fencelock.service.live.peers import merged
 from fencelock.service.live.rows import contender, row_of
 from fencelock.service.live.stream import Pages
-from fencelock.service.live.wire import Detail, Figures, Local, Resume, Since, Visible
+from fencelock.service.live.wire import (
+    Contender,
+    Detail,
+    Figures,
+    Local,
+    Replica,
+    Resume,
+    Row,
+    Since,
+    Visible,
+)
 from fencelock.service.operations import Call, Operation
 from fencelock.service.problems import Refused
 from fencelock.service.watching import LIVE
@@ -80,36 +91,44 @@ class Live:
         return web.Response(status=204)
 
     async def detail(self, call: Call, form: Local) -> web.Response:
-        limits = self._service.acts.limits
+        limits, history = self._service.acts.limits, self._service.watch.history
         limits.admit_look(call.principal)
         call.principal.require("read", name := limits.check_name(call.name))
-        row, waiters, trouble = self.pages.board.row(name), [], ""
-        if not form.local:
-            try:
-                at, seen = await self.pages.poller.details(name)
-            except EngineError as error:
-                trouble = str(error)
-            else:
-                row = row_of(seen, at, row)
-                waiters = [contender(each, at) for each in seen.waiters]
-        history = self._service.watch.history
+        own = Replica(self._service.replica, None, True, since=history.since(name))
+        known = [(own, history.of(name))]
+        if form.local:  # another replica asks for what it can't know
+            return answer(Detail(time.time(), Row(name), history=known[0][1], replicas=[own]))
+        authorization = call.request.headers.get("Authorization")
+        row, waiters, trouble = await self._look(name)
+        known += await self._service.peers.histories(name, authorization)
         found = Detail(
             time.time(),
             row,
-            tuple(waiters),
+            waiters,
             call.principal.may("break", name),
             trouble,
             self.pages.circles.readable(call.principal, name),
-            history.of(name),
-            [],
-            history.forgotten_before(name),
+            merged(entries for _, entries in known),
+            [replica for replica, _ in known],
         )
         return answer(found)
+
+    async def _look(self, name: str) -> tuple[Row, tuple[Contender, ...], str]:
+        """The row of a name, its waiters, and why the engine could not be asked."""
+        row = self.pages.board.row(name)
+        try:
+            at, seen = await self.pages.poller.details(name)
+        except EngineError as error:
+            return row, (), str(error)
+        return row_of(seen, at, row), tuple(contender(each, at) for each in seen.waiters), ""
 
     async def figures(self, call: Call, form: Since) -> web.Response:
         self._service.acts.limits.admit_look(call.principal)
         if not call.principal.rights.get("read"):
             raise Refused("forbidden", f"{call.principal.name} may not read any lock")
         watch = self._service.watch
-        own = replace(watch.figures.since(form.since), health=await watch.health())
-        return answer(Figures(time.time(), EVERY, [own]))
+        found = [replace(watch.figures.since(form.since), health=await watch.health())]
+        if not form.local:
+            authorization = call.request.headers.get("Authorization")
+            found += await self._service.peers.figures(form.since, authorization)
+        return answer(Figures(time.time(), EVERY, found))

@@ -255,5 +255,3 @@ class Detail(Struct, frozen=True, omit_defaults=True):
     circles: tuple[Circle, ...] = ()
     history: list[Entry] = []
     replicas: list[Replica] = []
-    forgotten_before: float | None = None
-    """What happened before this moment may be missing in the history."""

@@ -2,11 +2,11 @@
 
 import { Break } from "./break.js";
 import { Circle } from "./circle.js";
-import { age, duration, several } from "./format.js";
+import { age, duration, several, visible } from "./format.js";
 import { Bars, Header } from "./header.js";
 import { Help } from "./help.js";
 import { useKeys } from "./hooks.js";
-import { html, render, useEffect, useRef, useState } from "./html.js";
+import { html, render, useEffect, useState } from "./html.js";
 import { List } from "./list.js";
 import { connection, mayBreak, now, store, useStatus, useTick } from "./live.js";
 import { Login } from "./login.js";
@@ -23,20 +23,13 @@ function App() {
   const [breaking, setBreaking] = useState(null);
   const [help, setHelp] = useState(false);
   const [said, say] = useSaid();
-  const search = useRef(null);
   const back = () => (location.hash = toNow(view.query));
   const offerBreak = (name, row = store.rows.get(name)) => {
     if (!mayBreak(name)) say("You may not break this lock.");
     else if (!row?.holders.length) say("Nobody holds this lock.");
     else setBreaking(row);
   };
-  useKeys({
-    "?": () => setHelp(true),
-    "/": () => {
-      if (route.view !== "now") back();
-      requestAnimationFrame(() => search.current?.focus());
-    },
-  });
+  useKeys({ "?": () => setHelp(true) });
   useTitle(route);
   if (connection.refused !== null) return html`<${Login} />`;
   const faded = connection.phase === "stale" || connection.phase === "lost";
@@ -44,7 +37,7 @@ function App() {
     <${Header} route=${route} help=${() => setHelp(true)} />
     <${Bars} />
     <main class=${faded ? "faded" : ""} data-view=${route.view}>
-      ${route.view === "now" && html`<${Now} ...${{ view, setView, search, offerBreak }} />`}
+      ${route.view === "now" && html`<${Now} ...${{ view, setView, offerBreak }} />`}
       ${route.view === "lock" && html`<${Name} key=${route.name} ...${{ name: route.name, back, offerBreak }} />`}
       ${route.view === "whole" && html`<${Later} load=${() => import("./whole.js")} part="Whole" back=${back} />`}
     </main>
@@ -53,21 +46,9 @@ function App() {
     ${help && html`<${Help} closed=${() => setHelp(false)} />`}`;
 }
 
-function Now({ view, setView, search, offerBreak }) {
-  const typed = ({ target }) => setView({ query: target.value });
-  const pressed = (event) => {
-    if (event.key !== "Escape") return;
-    if (view.query) setView({ query: "" });
-    else event.target.blur();
-    event.preventDefault();
-  };
+function Now({ view, setView, offerBreak }) {
   return html`<h1 class="visually-hidden">Now</h1>
     <${Circles} />
-    <div class="search">
-      <input ref=${search} type="search" aria-label="Search names, holders, hosts and labels" placeholder="Search name, holder, host, label; order:* works"
-        autocomplete="off" autocapitalize="off" spellcheck="false" value=${view.query} onInput=${typed} onKeyDown=${pressed} />
-      <kbd aria-hidden="true">/</kbd>
-    </div>
     <${List} view=${view} setView=${setView} offerBreak=${offerBreak} />
     <${Foot} />`;
 }
@@ -75,12 +56,16 @@ function Now({ view, setView, search, offerBreak }) {
 function Circles() {
   useStatus();
   const circles = store.state?.circles ?? [];
-  return circles.map(
-    (circle) => html`<details class="bar-note bad" data-part="circle" key=${circle.steps.map((each) => each.transaction).join(" ")}>
-      <summary><b>${several(circle.steps.length, "transaction")} wait for one another.</b> None of them can go on.</summary>
-      <${Circle} circle=${circle} />
-    </details>`,
-  );
+  if (!circles.length) return null;
+  return html`<details class="bar-note bad" data-part="circle">
+    <summary><b>${circles.length === 1 ? "Transactions wait for one another" : `${circles.length} circles of transactions that wait for one another`}</b>,
+      and none of them can go on: ${circles.map((circle, at) => html`${at ? "; " : ""}<bdi>${inOneLine(circle)}</bdi>`)}</summary>
+    ${circles.map((circle) => html`<${Circle} circle=${circle} />`)}
+  </details>`;
+}
+
+function inOneLine({ steps }) {
+  return steps.map((each) => visible(each.waits_for)).join(" → ");
 }
 
 /** How complete and how old the list is. */
@@ -94,8 +79,8 @@ function Foot() {
     ${left_out > 0 && html`<span class="warn-text">${several(left_out, "more name")} not shown</span>`}
     ${list_every > SLOW && html`<span class="warn-text">listed every ${duration(list_every)}: new names come late</span>`}
     ${listed_at !== null && now() - listed_at > SLOW && html`<span>listed ${age(now() - listed_at)} ago</span>`}
-    <span>the pages take ${(load * 100).toFixed(1)} % of the engine’s time</span>
-    <span>replica ${hello.replica}, Fencelock ${hello.version}</span>
+    <span class="wide">the pages take ${(load * 100).toFixed(1)} % of the engine’s time</span>
+    <span class="wide">replica ${hello.replica}, Fencelock ${hello.version}</span>
   </footer>`;
 }
 

@@ -43,7 +43,7 @@ export function arrange(rows, view, now) {
     if (wanted(row, now)) chosen.push(row);
   }
   const sorted = sort(chosen, view, now);
-  return { items: view.grouped ? inGroups(sorted, view.collapsed, now) : sorted.map((row) => ({ row })), counts };
+  return { items: view.grouped ? inGroups(sorted, view, now) : sorted.map((row) => ({ row })), counts };
 }
 
 function sort(rows, { sort: column, reverse }, now) {
@@ -65,26 +65,32 @@ function urgency(a, b) {
   return a.natural < b.natural ? -1 : 1;
 }
 
+/** The group of what is held unusually long. It stands first if the most urgent come first. */
+const URGENT = " unusual";
+
 /** A group stands where its first row would stand. */
-function inGroups(sorted, collapsed, now) {
+function inGroups(sorted, { sort, filter, query, collapsed }, now) {
+  const pinned = sort === "attention" && filter === "all";
   const groups = new Map();
   for (const row of sorted) {
-    const group = groups.get(row.group);
+    const key = pinned && isUnusual(row, now) ? URGENT : row.group;
+    const group = groups.get(key);
     if (group) group.push(row);
-    else groups.set(row.group, [row]);
+    else groups.set(key, [row]);
   }
   const items = [];
   for (const [group, rows] of groups) {
-    const open = !collapsed.has(group);
+    const open = Boolean(query) || !collapsed.has(group); // what was searched for is not hidden
     const unusual = rows.reduce((sum, row) => sum + isUnusual(row, now), 0);
     const waiting = rows.reduce((sum, row) => sum + row.waiting, 0);
-    items.push({ group, label: label(group), open, rows: rows.length, unusual, waiting });
+    items.push({ group, label: label(group), urgent: group === URGENT, open, rows: rows.length, unusual, waiting });
     if (open) for (const row of rows) items.push({ row });
   }
   return items;
 }
 
 function label(group) {
+  if (group === URGENT) return "Held unusually long";
   return group === "" ? "without a prefix" : group === OWN ? "Fencelock’s own" : group;
 }
 

@@ -2,7 +2,7 @@
 
 import { Failed, ask, encoded } from "./api.js";
 import { age, count, person, several, visible } from "./format.js";
-import { html, useRef, useState } from "./html.js";
+import { html, useEffect, useRef, useState } from "./html.js";
 import { Dialog } from "./hooks.js";
 import { connection, now, store, useTick } from "./live.js";
 import { NameText, Owner } from "./parts.js";
@@ -73,8 +73,9 @@ function Changed({ name, fence }) {
 
 function Outcome({ outcome, closed }) {
   const button = useRef(null);
+  useEffect(() => button.current.focus(), []);
   return html`<div role="alert" data-outcome=${outcome.kind}><p class="bar-note ${outcome.tone}">${outcome.text}</p></div>
-    <div class="buttons"><button type="button" ref=${button} autofocus onClick=${closed}>Close</button></div>`;
+    <div class="buttons"><button type="button" ref=${button} onClick=${closed}>Close</button></div>`;
 }
 
 /** Break it, if a ticket with this fence still holds it. Returns what came of it, in words. */

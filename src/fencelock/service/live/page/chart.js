@@ -7,7 +7,11 @@ import { NameText } from "./parts.js";
 import uPlot from "./vendor/uplot.js";
 
 const HEIGHT = 120;
-const COLOURS = 6;
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
+/** Seconds below which a logarithm would only make noise visible. */
+const SHORTEST = 0.00005;
+
+export const COLOURS = 6;
 
 export function Chart({ chart, figures }) {
   const found = useMemo(() => lines(figures, chart), [figures, chart]);
@@ -19,7 +23,7 @@ export function Chart({ chart, figures }) {
   useTheme(again);
   useEffect(() => {
     if (!width) return undefined;
-    const plot = new uPlot(options(chart, found, width, canvas.current, colour), data(found), canvas.current);
+    const plot = new uPlot(options(chart, found, width, canvas.current, colour), data(chart, found), canvas.current);
     return () => plot.destroy();
   }, [found, width, theme]);
   return html`<figure class="chart" data-chart=${chart.id}>
@@ -27,10 +31,12 @@ export function Chart({ chart, figures }) {
     <div ref=${ref}><div class="plot" ref=${canvas} aria-hidden="true"></div></div>
     <figcaption aria-labelledby=${`chart-${chart.id}`}>
       ${found.lines.length === 0 && html`<span class="muted">nothing measured yet</span>`}
-      ${found.lines.map(
-        (line) => html`<span class="line"><span class="swatch s${colour(line)} ${line.name === "p50" ? "thin" : ""}" aria-hidden="true"></span>
-          ${replicas.length > 1 && html`<${NameText} name=${line.replica} /> `}${line.name} <b>${line.latest}</b></span>`,
-      )}
+      ${replicas.map((replica) => {
+        const mine = found.lines.filter((line) => line.replica === replica);
+        return mine.length > 0 && html`<span><span class="swatch s${colour(mine[0])}" aria-hidden="true"></span>
+          ${replicas.length > 1 && html`<${NameText} name=${replica} /> `}
+          ${mine.map((line) => html`${line.name} <b>${line.latest}</b> `)}</span>`;
+      })}
     </figcaption>
   </figure>`;
 }
@@ -47,8 +53,9 @@ function useTheme(changed) {
   }, []);
 }
 
-function data({ times, lines }) {
-  return [times, ...lines.map((line) => line.values)];
+function data(chart, { times, lines }) {
+  const floor = (value) => (value === null ? null : Math.max(value, SHORTEST));
+  return [times, ...lines.map((line) => (chart.log ? line.values.map(floor) : line.values))];
 }
 
 function options(chart, { lines, times }, width, element, colour) {
@@ -62,20 +69,28 @@ function options(chart, { lines, times }, width, element, colour) {
     cursor: { show: false },
     scales: {
       x: { time: true, range: [end - 3600, end] },
-      y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.1 : 1] },
+      y: chart.log ? { distr: 3 } : { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.1 : 1] },
     },
     axes: [
       { ...axis, grid: { show: false }, size: 24, values: "{HH}:{mm}", space: 60 },
-      { ...axis, size: 56, space: 30, values: (_, splits) => splits.map((each) => (each === 0 ? "0" : chart.say(each))) },
+      { ...axis, size: 56, space: 28, ...(chart.log ? { splits: decades } : {}), ...(chart.whole ? { incrs: WHOLE } : {}),
+        values: (_, splits) => splits.map((each) => (each === null ? null : each === 0 ? "0" : chart.say(each))) },
     ],
     series: [{}, ...lines.map((line) => ({
       stroke: shade(element, colour(line)),
-      width: line.name === "p50" ? 1 : 1.75,
+      width: line.name === "p50" ? 1 : 1.25,
       dash: line.name === "p50" ? [3, 3] : undefined,
       spanGaps: false,
       points: { show: false },
     }))],
   };
+}
+
+/** The powers of ten in this scale: the marks between them would only be noise. */
+function decades(plot, axis, low, high) {
+  const found = [];
+  for (let power = Math.ceil(Math.log10(low) - 0.01); 10 ** power <= high * 1.01; power++) found.push(10 ** power);
+  return found;
 }
 
 /** The colour of a class, as the style sheet and the theme have it now. */

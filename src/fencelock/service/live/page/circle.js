@@ -31,14 +31,13 @@ function Link({ to, here }) {
 }
 
 function Drawing({ steps, width, name }) {
-  const height = steps.length === 2 ? 150 : Math.min(380, 190 + 25 * steps.length);
-  const middle = { x: width / 2, y: height / 2 };
-  const reach = { x: (width - BOX.width) / 2 - 4, y: (height - BOX.height) / 2 - 4 };
+  const reach = { x: (width - BOX.width) / 2 - 4, y: 60 + 14 * steps.length };
   const turn = steps.length === 2 ? Math.PI : -Math.PI / 2; // two stand side by side
-  const places = steps.map((_, at) => {
-    const angle = turn + (2 * Math.PI * at) / steps.length;
-    return { x: middle.x + reach.x * Math.cos(angle), y: middle.y + reach.y * Math.sin(angle) };
-  });
+  const angles = steps.map((_, at) => turn + (2 * Math.PI * at) / steps.length);
+  const heights = angles.map((angle) => reach.y * Math.sin(angle));
+  const top = (steps.length === 2 ? 70 : 28) - Math.min(...heights);
+  const height = top + Math.max(...heights) + (steps.length === 2 ? 70 : 28);
+  const places = angles.map((angle, at) => ({ x: width / 2 + reach.x * Math.cos(angle), y: top + heights[at] }));
   return html`<svg width=${width} height=${height} role="img" aria-label=${`A circle of ${steps.length} transactions; the list below says the same`}>
     <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
       <path d="M0 0 8 4 0 8z" class="tip" /></marker></defs>

@@ -4,15 +4,18 @@ import { duration, figure } from "./format.js";
 
 const rate = (number) => (number === null ? "–" : `${figure(number)}/s`);
 
-/** `of`: the columns that a chart shows, each with what it is called if there are two. */
+/**
+ * `of`: the columns that a chart shows, each with what it is called if there are two. `log`: a logarithmic scale,
+ * because p50 and p99 are far apart. `whole`: there are no halves of it.
+ */
 export const CHARTS = [
-  { id: "wait", title: "Waiting for a lock", of: { wait_p50: "p50", wait_p99: "p99" }, say: duration },
+  { id: "wait", title: "Waiting for a lock", of: { wait_p50: "p50", wait_p99: "p99" }, say: duration, log: true },
   { id: "grants", title: "Grants per second", of: { grants: "" }, say: rate },
-  { id: "waiters", title: "Waiters", of: { waiters: "" }, say: figure },
-  { id: "lost", title: "Lost leases", of: { lost: "" }, say: figure, sum: true },
+  { id: "waiters", title: "Waiters", of: { waiters: "" }, say: figure, whole: true },
+  { id: "lost", title: "Lost leases", of: { lost: "" }, say: figure, whole: true, sum: true },
   { id: "margin", title: "Renewal margin (99 % have more)", of: { margin: "" }, say: duration },
-  { id: "engine", title: "Answers of the engine", of: { engine_p50: "p50", engine_p99: "p99" }, say: duration },
-  { id: "errors", title: "Errors of the engine", of: { errors: "" }, say: figure, sum: true },
+  { id: "engine", title: "Answers of the engine", of: { engine_p50: "p50", engine_p99: "p99" }, say: duration, log: true },
+  { id: "errors", title: "Errors of the engine", of: { errors: "" }, say: figure, whole: true, sum: true },
 ];
 
 /**

@@ -19,7 +19,8 @@ export function duration(seconds) {
 
 /** The same for what grows before the reader's eyes: no fractions that flicker. */
 export function age(seconds) {
-  return duration(Math.max(0, Math.floor(seconds)));
+  const whole = Math.max(0, Math.floor(seconds));
+  return whole < 60 ? `${whole} s` : duration(whole);
 }
 
 /** A moment in the reader's time zone. The date is left out if it is today. */
@@ -50,7 +51,8 @@ const HIDDEN = /[\p{C}\p{Zl}\p{Zp}\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]/g
 
 /** Text of strangers. What is invisible, or turns the text around it, is written out. */
 export function visible(text) {
-  return text.replace(HIDDEN, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+  const written = text.replace(HIDDEN, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+  return written.replace(/^ +| +$| {2,}/g, (spaces) => "␣".repeat(spaces.length));
 }
 
 /** "web-3:4711": where an owner is. */

@@ -15,7 +15,7 @@ export function Header({ route, help }) {
   const tab = (view, href, label) =>
     html`<a href=${href} aria-current=${route.view === view ? "page" : undefined}>${label}</a>`;
   return html`<header class="top">
-    <a class="brand" href="#/"><img src="/page/icon.svg" alt="" width="22" height="22" /> Fencelock</a>
+    <a class="brand" href="#/" aria-label="Fencelock"><img src="/page/icon.svg" alt="" width="22" height="22" /> <span>Fencelock</span></a>
     <nav aria-label="Parts of the page">${tab("now", "#/", "Now")}${tab("whole", "#/whole", "The whole")}</nav>
     <p class="badges">
       <span class="badge ${connection.phase}" data-part="connection">${PHASES[connection.phase]}</span>
@@ -34,15 +34,18 @@ export function Header({ route, help }) {
   <p class="visually-hidden" role="status">${PHASES[connection.phase]}. ${trouble ? "The engine does not answer." : ""}</p>`;
 }
 
+const THEMES = { auto: "◐", light: "☀", dark: "☾" };
+
 function Theme() {
   const [chosen, set] = useState(theme());
-  const change = ({ target }) => {
-    set(target.value);
-    setTheme(target.value);
+  const next = () => {
+    const all = Object.keys(THEMES);
+    const following = all[(all.indexOf(chosen) + 1) % all.length];
+    set(following);
+    setTheme(following);
   };
-  return html`<select class="theme" aria-label="Colours" value=${chosen} onChange=${change}>
-    <option value="auto">Auto</option><option value="light">Light</option><option value="dark">Dark</option>
-  </select>`;
+  const label = `Colours: ${chosen === "auto" ? "as the system has them" : chosen}`;
+  return html`<button type="button" class="round" aria-label=${label} title=${label} onClick=${next} data-action="theme">${THEMES[chosen]}</button>`;
 }
 
 /** What is wrong, as bars above the content. They are heard once by way of the header's status. */
@@ -53,11 +56,11 @@ export function Bars() {
   const { state, hello } = store;
   const silent = heardAt === null ? null : Date.now() / 1000 - heardAt;
   const since = silent === null ? "" : ` Nothing has come since ${moment(heardAt)} (${age(silent)} ago). What you see is as it was then.`;
-  return html`<div class="bars">
+  return html`<div class="bars" role="region" aria-label="What is wrong">
     ${phase === "stale" && html`<p class="bar-note warn" data-bar="stale"><b>Stale.</b>${since}</p>`}
     ${phase === "lost" && html`<p class="bar-note bad" data-bar="lost"><b>Connection lost</b>: ${visible(detail)}. Trying again.${since}</p>`}
-    ${state?.trouble && html`<p class="bar-note bad" data-bar="trouble"><b>The engine does not answer</b> since ${moment(state.trouble.since)}
-      (${age(now() - state.trouble.since)}): ${visible(state.trouble.detail)}. Rows are as they were last seen.</p>`}
+    ${state?.trouble && html`<p class="bar-note bad" data-bar="trouble"><b>The engine does not answer</b> since
+      ${` ${moment(state.trouble.since)} (${age(now() - state.trouble.since)}): `}${visible(state.trouble.detail)}. Rows are as they were last seen.</p>`}
     ${state?.draining && phase !== "lost" && html`<p class="bar-note warn" data-bar="draining"><b>This replica is draining.</b> The page goes on at another one.</p>`}
     ${hello?.verdict?.level === "not safe" && html`<${Verdict} verdict=${hello.verdict} />`}
   </div>`;

@@ -42,7 +42,10 @@ export function List({ view, setView, offerBreak }) {
   useSelection({ scroller, items, edges, chosen, height, again, offerBreak });
   const moment = now();
   return html`
-    <${Filters} counts=${counts} view=${view} setView=${setView} />
+    <div class="tools">
+      <${Search} view=${view} setView=${setView} />
+      <${Filters} counts=${counts} view=${view} setView=${setView} />
+    </div>
     <div class="table" role="table" aria-label="Names that are held or waited for" aria-rowcount=${items.length + 1}
       aria-colcount=${COLUMNS.length} ref=${scroller} data-part="list">
       <${Heads} view=${view} setView=${setView} />
@@ -206,13 +209,13 @@ function Group({ item, index, top, view, setView }) {
     if (!collapsed.delete(item.group)) collapsed.add(item.group);
     setView({ collapsed });
   };
-  return html`<div role="row" class="group" aria-rowindex=${index + 2} style=${{ transform: `translateY(${top}px)` }}>
+  return html`<div role="row" class="group ${item.urgent ? "urgent" : ""}" aria-rowindex=${index + 2} style=${{ transform: `translateY(${top}px)` }}>
     <div role="cell" aria-colspan=${COLUMNS.length}>
       <button type="button" aria-expanded=${String(item.open)} onClick=${toggle} data-group=${item.group}>
         <${NameText} name=${item.label} />
         <span class="muted">${several(item.rows, "name")}</span>
-        ${item.waiting > 0 && html`<span class="muted">${count(item.waiting)} waiting</span>`}
-        ${item.unusual > 0 && html`<span class="chip bad">${count(item.unusual)} unusual</span>`}
+        ${item.waiting > 0 && html`<span class="muted wide">${count(item.waiting)} waiting</span>`}
+        ${item.unusual > 0 && !item.urgent && html`<span class="chip bad">${count(item.unusual)} unusual</span>`}
       </button>
     </div>
   </div>`;
@@ -239,10 +242,26 @@ function sortedBy(view, column) {
   return view.reverse ? { sort: "attention", reverse: false } : { reverse: true };
 }
 
+function Search({ view, setView }) {
+  const input = useRef(null);
+  useKeys({ "/": () => input.current.focus() });
+  const pressed = (event) => {
+    if (event.key !== "Escape") return;
+    if (view.query) setView({ query: "" });
+    else event.target.blur();
+    event.preventDefault();
+  };
+  return html`<div class="search">
+    <input ref=${input} type="search" aria-label="Search names, holders, hosts and labels" placeholder="Name, holder, host, label, order:*"
+      autocomplete="off" autocapitalize="off" spellcheck="false" value=${view.query}
+      onInput=${({ target }) => setView({ query: target.value })} onKeyDown=${pressed} />
+    <kbd aria-hidden="true">/</kbd>
+  </div>`;
+}
+
 function Filters({ counts, view, setView }) {
-  const labels = { all: "All", unusual: "Unusually long", waiting: "With a queue", abandoned: "Abandoned" };
-  return html`<div class="filters">
-    <div class="chips" role="group" aria-label="Show only">
+  const labels = { all: "All", unusual: "Unusual", waiting: "Queued", abandoned: "Abandoned" };
+  return html`<div class="chips" role="group" aria-label="Show only">
       ${Object.keys(FILTERS).map(
         (each) => html`<button type="button" data-filter=${each} aria-pressed=${String(view.filter === each)}
           class=${each !== "all" && counts[each] ? `some ${each}` : ""} onClick=${() => setView({ filter: each })}>
@@ -259,8 +278,7 @@ function Filters({ counts, view, setView }) {
     <label class="switch">
       <input type="checkbox" checked=${view.grouped} onChange=${(event) => setView({ grouped: event.target.checked })} />
       Group by prefix
-    </label>
-  </div>`;
+    </label>`;
 }
 
 function Nothing({ view, setView }) {

@@ -7,7 +7,8 @@ import { html, useEffect, useRef } from "./html.js";
 import { useKeys, usePolled } from "./hooks.js";
 import { mayBreak, now, store, useStatus, useTick, visible } from "./live.js";
 import { Lease, Moment, NameText, OLD, Owner, shareText, usually } from "./parts.js";
-import { isUnusual, completed } from "./store.js";
+import { completed, isUnusual } from "./store.js";
+import { Table } from "./table.js";
 import { Times } from "./times.js";
 
 const EVERY = 2000;
@@ -34,11 +35,11 @@ export function Name({ name, back, offerBreak }) {
     ${!data && !error && html`<p class="muted">Asking …</p>`}
     ${row && html`<${Facts} row=${row} now=${moment} allowed=${allowed} />`}
     ${row && html`<${Holders} row=${row} now=${moment} />`}
-    ${data && html`<${Queue} row=${row} waiters=${data.waiters ?? []} now=${moment} />`}
-    ${data?.circles?.length > 0 && html`<section>
+    ${data?.circles?.length > 0 && html`<section data-part="circle">
       <h2>Transactions that wait for one another</h2>
       ${data.circles.map((circle) => html`<${Circle} circle=${circle} name=${name} />`)}
     </section>`}
+    ${data && html`<${Queue} row=${row} waiters=${data.waiters ?? []} now=${moment} />`}
     ${data && html`<${History} detail=${data} now=${moment} />`}
   </article>`;
 }
@@ -73,13 +74,13 @@ function Facts({ row, now, allowed }) {
 
 function Holders({ row, now }) {
   if (!row.holders.length) return null;
-  return html`<section><h2>${row.holders.length === 1 ? "Holder" : `Holders (${count(row.holders.length)})`}</h2>
+  return html`<section data-part="holders"><h2>${row.holders.length === 1 ? "Holder" : `Holders (${count(row.holders.length)})`}</h2>
     <${Contenders} contenders=${row.holders} now=${now} label="Holders" verb="Held for" /></section>`;
 }
 
 function Queue({ row, waiters, now }) {
   const hidden = row.waiting - waiters.length;
-  return html`<section><h2>Queue (${count(row.waiting)})</h2>
+  return html`<section data-part="queue"><h2>Queue (${count(row.waiting)})</h2>
     ${waiters.length === 0
       ? html`<p class="muted">${row.waiting > 0 ? "Who waits is not known." : "Nobody waits."}</p>`
       : html`<${Contenders} contenders=${waiters} now=${now} label="Queue, in the order of service" verb="Waits for" numbered />`}
@@ -90,66 +91,74 @@ function Queue({ row, waiters, now }) {
 
 function Contenders({ contenders, now, label, verb, numbered }) {
   const shared = contenders.some((each) => each.share);
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table aria-label=${label}>
-    <thead><tr>${numbered && html`<th scope="col" class="number">#</th>`}<th scope="col">Label</th><th scope="col">Host</th><th scope="col" class="number">Pid</th>
-      <th scope="col" class="number">${numbered ? "Ticket" : "Fence"}</th><th scope="col" class="number">${verb}</th><th scope="col">Since</th><th scope="col">Lease</th>
-      ${shared && html`<th scope="col">Shares</th>`}</tr></thead>
-    <tbody>${contenders.map(
-      (each, at) => html`<tr key=${each.fence}>
-        ${numbered && html`<td class="number">${at + 1}</td>`}
-        <td class="text"><${Label} owner=${each.owner} /></td>
-        <td class="text"><${NameText} name=${each.owner.host} /></td>
-        <td class="number">${each.owner.pid}</td>
-        <td class="number">${each.fence}</td>
-        <td class="number">${age(now - each.since)}</td>
-        <td><${Moment} time=${each.since} now=${now} /></td>
-        <td><${Lease} holder=${each} now=${now} /></td>
-        ${shared && html`<td>${shareText(each.share)}</td>`}
-      </tr>`,
-    )}</tbody>
-  </table></div>`;
+  const columns = [
+    ...(numbered ? [{ head: "#", kind: "number" }] : []),
+    { head: "Who", kind: "text" },
+    { head: numbered ? "Ticket" : "Fence", kind: "number" },
+    { head: verb, kind: "number" },
+    { head: "Since" },
+    { head: "Lease" },
+    ...(shared ? [{ head: "Shares" }] : []),
+  ];
+  const rows = contenders.map((each, at) => ({
+    key: each.fence,
+    cells: [
+      ...(numbered ? [at + 1] : []),
+      html`<${Owner} owner=${each.owner} />`,
+      each.fence,
+      age(now - each.since),
+      html`<${Moment} time=${each.since} now=${now} />`,
+      html`<${Lease} holder=${each} now=${now} />`,
+      ...(shared ? [shareText(each.share)] : []),
+    ],
+  }));
+  return html`<${Table} ...${{ label, columns, rows }} tall />`;
 }
 
-function Label({ owner }) {
-  return owner.label ? html`<${NameText} name=${owner.label} />` : html`<span class="muted">–</span>`;
-}
+const HISTORY = [
+  { head: "Time" },
+  { head: "Event" },
+  { head: "Who", kind: "text" },
+  { head: "Fence", kind: "number" },
+  { head: "Waited", kind: "number" },
+  { head: "Held", kind: "number" },
+  { head: "Note", kind: "text" },
+];
 
 function History({ detail, now }) {
   const history = detail.history ?? [];
   const replicas = detail.replicas ?? [];
   const many = replicas.length > 1;
-  return html`<section><h2>History</h2>
-    ${history.length > 0 && html`<${Times} history=${history} />`}
-    ${history.length === 0
-      ? html`<p class="muted">Nothing has happened to it that this page knows of.</p>`
-      : html`<div class="scroll" tabindex="0" role="region" aria-label="History"><table aria-label="History, newest first">
-        <thead><tr><th scope="col">Time</th><th scope="col">Event</th><th scope="col">Who</th><th scope="col" class="number">Fence</th>
-          <th scope="col" class="number">Waited</th><th scope="col" class="number">Held</th><th scope="col">Note</th>${many && html`<th scope="col">Replica</th>`}</tr></thead>
-        <tbody>${history.map(
-          (each) => html`<tr key=${`${each.time} ${each.event} ${each.fence} ${each.replica}`}>
-            <td><${Moment} time=${each.time} now=${now} /></td>
-            <td><span class="event ${TONES[each.event] ?? ""}">${each.event}</span></td>
-            <td class="text">${each.owner ? html`<${Owner} owner=${each.owner} />` : ""}</td>
-            <td class="number">${each.fence}</td>
-            <td class="number">${each.waited != null ? duration(each.waited) : ""}</td>
-            <td class="number">${each.held_for != null ? duration(each.held_for) : ""}</td>
-            <td class="text"><${Note} entry=${each} /></td>
-            ${many && html`<td class="text"><${NameText} name=${each.replica} /></td>`}
-          </tr>`,
-        )}</tbody></table></div>`}
+  const columns = many ? [...HISTORY, { head: "Replica", kind: "text" }] : HISTORY;
+  const rows = history.map((each) => ({
+    key: `${each.time} ${each.event} ${each.fence} ${each.replica}`,
+    cells: [
+      html`<${Moment} time=${each.time} now=${now} />`,
+      html`<span class="event ${TONES[each.event] ?? ""}">${each.event}</span>`,
+      each.owner && html`<${Owner} owner=${each.owner} />`,
+      each.fence,
+      each.waited != null && duration(each.waited),
+      each.held_for != null && duration(each.held_for),
+      notes(each),
+      ...(many ? [html`<${NameText} name=${each.replica} />`] : []),
+    ],
+  }));
+  return html`<section data-part="history"><h2>History</h2>
+    ${rows.length === 0 && html`<p class="muted">Nothing has happened to it that this page knows of.</p>`}
+    ${rows.length > 0 && html`<${Times} history=${history} /><${Table} label="History, newest first" ...${{ columns, rows }} />`}
     <${Known} detail=${detail} replicas=${replicas} now=${now} />
   </section>`;
 }
 
 const TONES = { granted: "good", lost: "bad", broken: "bad", "refused write": "bad", silent: "warn", "gave up": "warn" };
 
-function Note({ entry }) {
-  const notes = [];
-  if (entry.reason) notes.push(entry.reason);
-  if (entry.by) notes.push(html`by <${NameText} name=${entry.by} />`);
-  if (entry.newest) notes.push(`the newest fence was ${entry.newest}`);
-  if (entry.abandoned) notes.push("after a holder that did not release it");
-  return notes.map((note, at) => html`${at ? "; " : ""}${note}`);
+function notes(entry) {
+  const found = [];
+  if (entry.reason) found.push(entry.reason);
+  if (entry.by) found.push(html`by <${NameText} name=${entry.by} />`);
+  if (entry.newest) found.push(`the newest fence was ${entry.newest}`);
+  if (entry.abandoned) found.push("after a holder that did not release it");
+  return found.length > 0 && found.map((note, at) => html`${at ? "; " : ""}${note}`);
 }
 
 /** How far the history goes, and what can't be in it. */

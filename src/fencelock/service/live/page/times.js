@@ -7,6 +7,7 @@ import { useWidth } from "./hooks.js";
 const HEIGHT = 130;
 const EDGE = { left: 54, right: 10, top: 8, bottom: 20 };
 const DECADES = [0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 36_000, 86_400];
+const SAID = ["1 ms", "10 ms", "100 ms", "1 s", "10 s", "1 min", "10 min", "1 h", "10 h", "1 d"];
 
 export function Times({ history }) {
   const [ref, width] = useWidth();
@@ -43,7 +44,7 @@ function Plot({ waits, holds, all, width }) {
   return html`<svg width=${width} height=${HEIGHT} aria-hidden="true">
     ${lines.map((each) => html`<g class="grid">
       <line x1=${EDGE.left} x2=${width - EDGE.right} y1=${y(each)} y2=${y(each)} />
-      <text x=${EDGE.left - 6} y=${y(each) + 4} class="end">${duration(each)}</text>
+      <text x=${EDGE.left - 6} y=${y(each) + 4} class="end">${SAID[DECADES.indexOf(each)]}</text>
     </g>`)}
     <text x=${EDGE.left} y=${HEIGHT - 4}>${moment(first)}</text>
     <text x=${width - EDGE.right} y=${HEIGHT - 4} class="end">${moment(last)}</text>

@@ -1,12 +1,13 @@
 // The whole: the engine and its promise, the replicas, and the last hour as small charts.
 
+import { COLOURS, Chart } from "./chart.js";
 import { CHARTS } from "./figures.js";
-import { Chart } from "./chart.js";
 import { age, duration, moment, several, visible } from "./format.js";
 import { html, useEffect } from "./html.js";
 import { useKeys, usePolled } from "./hooks.js";
 import { now, store, useStatus, visible as shown } from "./live.js";
 import { NameText } from "./parts.js";
+import { Table } from "./table.js";
 import { Verdict } from "./verdict.js";
 
 const EVERY = 5000;
@@ -52,25 +53,37 @@ function Engine() {
   </section>`;
 }
 
+const COLUMNS = [
+  { head: "Replica", kind: "text" },
+  { head: "State", kind: "text" },
+  { head: "Engine", kind: "text" },
+  { head: "Answers in", kind: "number" },
+  { head: "Version" },
+  { head: "Runs since" },
+];
+
 function Replicas({ figures }) {
-  const moment_ = now();
-  return html`<section><h2>${several(figures.replicas.length, "replica")}</h2>
-    <div class="scroll" tabindex="0" role="region" aria-label="Replicas"><table aria-label="Replicas">
-      <thead><tr><th scope="col">Replica</th><th scope="col">State</th><th scope="col">Engine</th><th scope="col" class="number">Answers in</th>
-        <th scope="col">Version</th><th scope="col">Runs since</th></tr></thead>
-      <tbody>${figures.replicas.map(
-        (each) => html`<tr key=${each.replica}>
-          <td class="text"><span class="swatch s${figures.replicas.indexOf(each) % 6}" aria-hidden="true"></span> <${NameText} name=${each.replica} />
-            ${each.url ? html` <span class="muted">${visible(each.url)}</span>` : html` <span class="muted">this one</span>`}</td>
-          <td class="text"><${Health} replica=${each} /></td>
-          <td class="text">${each.health ? html`<span class=${each.health.engine.reachable ? "good-text" : "bad-text"}>
-            ${each.health.engine.reachable ? "answers" : "does not answer"}</span>${each.health.engine.detail ? `: ${visible(each.health.engine.detail)}` : ""}` : "–"}</td>
-          <td class="number">${each.health ? duration(each.health.engine.latency) : "–"}</td>
-          <td>${each.health?.version ?? "–"}</td>
-          <td>${each.started ? `${moment(each.started, moment_)} (${age(moment_ - each.started)})` : "–"}</td>
-        </tr>`,
-      )}</tbody></table></div>
-  </section>`;
+  const time = now();
+  const rows = figures.replicas.map((each, at) => ({
+    key: each.replica,
+    cells: [
+      html`<span class="swatch s${at % COLOURS}" aria-hidden="true"></span> <${NameText} name=${each.replica} /> <span class="muted">${
+        each.url ? visible(each.url) : "this one"
+      }</span>`,
+      html`<${Health} replica=${each} />`,
+      each.health && html`<${EngineHealth} engine=${each.health.engine} />`,
+      each.health && duration(each.health.engine.latency),
+      each.health?.version,
+      each.started && `${moment(each.started, time)} (${age(time - each.started)})`,
+    ],
+  }));
+  return html`<section data-part="replicas"><h2>${several(rows.length, "replica")}</h2>
+    <${Table} label="Replicas" columns=${COLUMNS} rows=${rows} /></section>`;
+}
+
+function EngineHealth({ engine }) {
+  const [tone, text] = engine.reachable ? ["good-text", "answers"] : ["bad-text", "does not answer"];
+  return html`<span class=${tone}>${text}</span>${engine.detail && `: ${visible(engine.detail)}`}`;
 }
 
 function Health({ replica }) {

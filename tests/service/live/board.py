@@ -26,7 +26,7 @@ _READ_LIST = """(list) => {
 
 _READ_TABLE = """(table) => {
     const text = (node) => node.innerText.replace(/\\s+/g, " ").trim();
-    const heads = [...table.querySelectorAll("th")].map(text);
+    const heads = [...table.querySelectorAll("th")].map((each) => each.textContent);
     const cells = (row) => [...row.cells].map((cell, at) => [heads[at], text(cell)]);
     return [...table.querySelectorAll("tbody tr")].map((row) => Object.fromEntries(cells(row)));
 }"""
@@ -44,7 +44,8 @@ _OVERLAPS = """(list) => {
         Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
         Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
     return [...list.querySelectorAll("[role=row][data-name]")].flatMap((row) => {
-        const boxes = [...row.querySelectorAll("[role=cell]")].filter((cell) => cell.innerText.trim()).map(box);
+        const cells = [...row.querySelectorAll("[role=cell]")].filter((cell) => cell.innerText.trim());
+        const boxes = cells.map(box);
         return boxes.flatMap((a, at) => boxes.slice(at + 1).filter((b) => meet(a, b))
             .map((b) => [a.cell.innerText, b.cell.innerText]));
     });
@@ -112,7 +113,7 @@ class Board:
         await self.list.get_by_role("columnheader", name=column).get_by_role("button").click()
 
     async def show(self, filter: str) -> None:
-        """Show only some rows: "All", "With a queue" …"""
+        """Show only some rows: "All", "Queued" …"""
         await (
             self.page.get_by_role("group", name="Show only")
             .get_by_role("button", name=filter)

@@ -33,8 +33,8 @@ from fencelock.service.identity import Identity
 from fencelock.service.ledger import Ledger
 from fencelock.service.limits import BURST, Limits
 from fencelock.service.line import Line
-from fencelock.service.live.routes import Live
 from fencelock.service.live.peers import Peers
+from fencelock.service.live.routes import Live
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused
 from fencelock.service.rest import routes as rest_routes

@@ -9,14 +9,15 @@ SHARE = 0.01
 """The part of the engine's time for the pages: one half for listing names, one half for looking at them."""
 
 BURST = 1.0
-"""Seconds of the engine's time that each half may use at once after a rest. A page that opens should fill soon."""
+"""Seconds of the engine's time that each half may use at once after a rest: a page that opens should fill
+soon."""
 
 _LATELY = 60.0
 """Seconds over which the load is reckoned."""
 
 
 class _Least:
-    """The smallest of the last values. Whatever disturbs a measurement of time makes it longer, never shorter."""
+    """The smallest of the last values: what disturbs a measurement of time only makes it longer."""
 
     def __init__(self, first: float) -> None:
         self._values = deque([first], maxlen=30)

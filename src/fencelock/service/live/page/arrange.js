@@ -4,16 +4,17 @@ import { OWN, isUnusual, wide } from "./store.js";
 import { search } from "./pattern.js";
 
 const MISSING = Infinity;
+const LAST = "\uffff\uffff";
 
-/** By what a column sorts. Every key is a number or a text; what is missing comes last. */
+/** By what a column sorts. All keys of a column are numbers, or all are texts; what is missing comes last. */
 const KEYS = {
-  attention: (row, now) => (isUnusual(row, now) ? 0 : 1),
+  attention: (row, unusual) => (unusual ? 0 : 1),
   name: (row) => row.natural,
   holder: (row) => {
     const owner = row.holders[0]?.owner;
-    return owner ? `${owner.label || "\uffff"} ${owner.host} ${owner.pid}` : MISSING;
+    return owner ? `${owner.label || "\uffff"} ${owner.host} ${owner.pid}` : LAST;
   },
-  fence: (row) => (row.holders.length ? wide(row.fence) : MISSING),
+  fence: (row) => (row.holders.length ? wide(row.fence) : LAST),
   held: (row) => row.since,
   lease: (row) => row.holders.reduce((least, each) => Math.min(least, each.until ?? MISSING), MISSING),
   queue: (row) => (row.waiting ? -row.waiting : MISSING),
@@ -21,12 +22,7 @@ const KEYS = {
 };
 
 /** The quick filters: what somebody who is on call looks for first. */
-export const FILTERS = {
-  all: () => true,
-  unusual: isUnusual,
-  waiting: (row) => row.waiting > 0,
-  abandoned: (row) => row.abandoned,
-};
+export const FILTERS = ["all", "unusual", "waiting", "abandoned"];
 
 /**
  * The items of the list from top to bottom: rows, and headers of groups.
@@ -34,57 +30,69 @@ export const FILTERS = {
  */
 export function arrange(rows, view, now) {
   const found = search(view.query);
-  const wanted = FILTERS[view.filter];
+  const key = KEYS[view.sort];
   const counts = { all: 0, unusual: 0, waiting: 0, abandoned: 0 };
   const chosen = [];
   for (const row of rows) {
     if (found && !found(row)) continue;
-    for (const filter in counts) if (FILTERS[filter](row, now)) counts[filter]++;
-    if (wanted(row, now)) chosen.push(row);
+    const unusual = isUnusual(row, now);
+    const is = { all: true, unusual, waiting: row.waiting > 0, abandoned: row.abandoned };
+    counts.all += 1;
+    counts.unusual += is.unusual;
+    counts.waiting += is.waiting;
+    counts.abandoned += is.abandoned;
+    // A comparison happens a hundred thousand times: it finds all that it needs in one place.
+    if (is[view.filter])
+      chosen.push({ row, unusual, key: key(row, unusual), waits: row.first?.since ?? MISSING, since: row.since });
   }
-  const sorted = sort(chosen, view, now);
-  return { items: view.grouped ? inGroups(sorted, view, now) : sorted.map((row) => ({ row })), counts };
+  chosen.sort(view.reverse ? descending : ascending);
+  return { items: view.grouped ? inGroups(chosen, view) : chosen.map(({ row }) => ({ row })), counts };
 }
 
-function sort(rows, { sort: column, reverse }, now) {
-  const key = KEYS[column];
-  const sign = reverse ? -1 : 1;
-  const keyed = rows.map((row) => ({ row, key: key(row, now) }));
-  keyed.sort((a, b) => {
-    if (a.key !== b.key) return a.key === MISSING ? 1 : b.key === MISSING ? -1 : a.key < b.key ? -sign : sign;
-    return urgency(a.row, b.row);
-  });
-  return keyed.map((each) => each.row);
+function ascending(a, b) {
+  return a.key === b.key ? urgency(a, b) : a.key < b.key ? -1 : 1;
+}
+
+function descending(a, b) {
+  if (a.key === b.key) return urgency(a, b);
+  if (missing(a.key) || missing(b.key)) return missing(a.key) ? 1 : -1;
+  return a.key < b.key ? 1 : -1;
+}
+
+function missing(key) {
+  return key === MISSING || key === LAST;
 }
 
 /** Among equals: who waits for longest, then who holds for longest, then the name. */
 function urgency(a, b) {
-  const waiting = (a.first?.since ?? MISSING) - (b.first?.since ?? MISSING);
-  if (waiting) return waiting; // NaN, if nobody waits for either
+  if (a.waits !== b.waits) return a.waits < b.waits ? -1 : 1;
   if (a.since !== b.since) return a.since < b.since ? -1 : 1;
-  return a.natural < b.natural ? -1 : 1;
+  return a.row.natural < b.row.natural ? -1 : 1;
 }
 
 /** The group of what is held unusually long. It stands first if the most urgent come first. */
 const URGENT = " unusual";
 
 /** A group stands where its first row would stand. */
-function inGroups(sorted, { sort, filter, query, collapsed }, now) {
+function inGroups(sorted, { sort, filter, query, collapsed }) {
   const pinned = sort === "attention" && filter === "all";
   const groups = new Map();
-  for (const row of sorted) {
-    const key = pinned && isUnusual(row, now) ? URGENT : row.group;
+  for (const each of sorted) {
+    const key = pinned && each.unusual ? URGENT : each.row.group;
     const group = groups.get(key);
-    if (group) group.push(row);
-    else groups.set(key, [row]);
+    if (group) group.push(each);
+    else groups.set(key, [each]);
   }
   const items = [];
-  for (const [group, rows] of groups) {
+  for (const [group, members] of groups) {
     const open = Boolean(query) || !collapsed.has(group); // what was searched for is not hidden
-    const unusual = rows.reduce((sum, row) => sum + isUnusual(row, now), 0);
-    const waiting = rows.reduce((sum, row) => sum + row.waiting, 0);
-    items.push({ group, label: label(group), urgent: group === URGENT, open, rows: rows.length, unusual, waiting });
-    if (open) for (const row of rows) items.push({ row });
+    const header = { group, label: label(group), urgent: group === URGENT, open, rows: members.length, unusual: 0, waiting: 0 };
+    items.push(header);
+    for (const { row, unusual } of members) {
+      header.unusual += unusual;
+      header.waiting += row.waiting;
+      if (open) items.push({ row });
+    }
   }
   return items;
 }

@@ -1,5 +1,6 @@
 // Numbers, moments and strangers' text, as people read them. Pure.
 
+const ENGLISH = new Intl.NumberFormat("en");
 const two = (number) => String(Math.floor(number)).padStart(2, "0");
 
 /** Seconds as people say them: "420 ms", "4.2 s", "12 m 05 s", "3 h 04 m", "5 d 04 h". */
@@ -32,7 +33,7 @@ export function moment(time, now = Date.now() / 1000) {
 }
 
 export function count(number) {
-  return number.toLocaleString("en");
+  return ENGLISH.format(number);
 }
 
 /** "1 name", "2,000 names". */

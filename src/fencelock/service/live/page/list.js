@@ -26,7 +26,7 @@ const STILL = 400;
 const kept = { scrollTop: 0, selected: null, focus: false };
 
 export function List({ view, setView, offerBreak }) {
-  useTick();
+  const tick = useTick();
   useStatus();
   const [, again] = useReducer((turn) => turn + 1, 0);
   const scroller = useRef(null);
@@ -36,11 +36,12 @@ export function List({ view, setView, offerBreak }) {
   const first = Math.max(0, itemAt(edges, kept.scrollTop) - OVERSCAN);
   const last = Math.min(items.length, itemAt(edges, kept.scrollTop + height) + 1 + OVERSCAN);
   const indexes = Array.from({ length: Math.max(0, last - first) }, (_, at) => first + at);
-  const chosen = items.findIndex((item) => item.row?.name === kept.selected);
+  const chosen = kept.selected === null ? -1 : items.findIndex((item) => item.row?.name === kept.selected);
   if (chosen >= 0 && !indexes.includes(chosen)) indexes.push(chosen); // the focus must not be lost
   useVisible(items.slice(first, last));
   useSelection({ scroller, items, edges, chosen, height, again, offerBreak });
   const moment = now();
+  const drawn = useDrawn(`${tick} ${kept.selected}`);
   return html`
     <div class="tools">
       <${Search} view=${view} setView=${setView} />
@@ -52,10 +53,12 @@ export function List({ view, setView, offerBreak }) {
       <div class="rows" role="rowgroup" style=${{ height: `${edges[items.length]}px` }}>
         ${indexes.map((index) => {
           const item = items[index];
-          const place = { key: item.row ? `r${item.row.name}` : `g${item.group}`, index, top: edges[index] };
-          return item.row
-            ? html`<${Row} ...${place} row=${item.row} now=${moment} />`
-            : html`<${Group} ...${place} item=${item} view=${view} setView=${setView} />`;
+          return drawn(item, index, () => {
+            const place = { key: item.row ? `r${item.row.name}` : `g${item.group}`, index, top: edges[index] };
+            return item.row
+              ? html`<${Row} ...${place} row=${item.row} now=${moment} />`
+              : html`<${Group} ...${place} item=${item} view=${view} setView=${setView} />`;
+          });
         })}
       </div>
       ${items.length === 0 && html`<${Nothing} view=${view} setView=${setView} />`}
@@ -78,6 +81,20 @@ function useArranged(view, quiet) {
     last.current = { ...found, edges, view, narrow, store, at: moment, took };
   }
   return last.current;
+}
+
+/** Items that were drawn since the last tick are not drawn again: while the list scrolls, only what is new to it is. */
+function useDrawn(turn) {
+  const before = useRef({});
+  if (before.current.turn !== turn) before.current = { turn, items: new Map() };
+  const { items } = before.current;
+  return (item, index, draw) => {
+    const known = items.get(item);
+    if (known?.index === index) return known.drawn;
+    const drawn = draw();
+    items.set(item, { index, drawn });
+    return drawn;
+  };
 }
 
 /** Follow the scrolling. Returns a function: whether the reader neither scrolls nor presses a button. */
@@ -262,7 +279,7 @@ function Search({ view, setView }) {
 function Filters({ counts, view, setView }) {
   const labels = { all: "All", unusual: "Unusual", waiting: "Queued", abandoned: "Abandoned" };
   return html`<div class="chips" role="group" aria-label="Show only">
-      ${Object.keys(FILTERS).map(
+      ${FILTERS.map(
         (each) => html`<button type="button" data-filter=${each} aria-pressed=${String(view.filter === each)}
           class=${each !== "all" && counts[each] ? `some ${each}` : ""} onClick=${() => setView({ filter: each })}>
           ${labels[each]} <b>${count(counts[each])}</b>

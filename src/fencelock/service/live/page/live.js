@@ -38,15 +38,16 @@ export function useStatus() {
 
 /** Render again four times a second. All changes of rows in between become visible together. */
 export function useTick() {
-  useListener("tick");
+  return useListener("tick");
 }
 
 function useListener(kind) {
-  const [, again] = useReducer((turn) => turn + 1, 0);
+  const [turn, again] = useReducer((turn) => turn + 1, 0);
   useEffect(() => {
     listeners[kind].add(again);
     return () => listeners[kind].delete(again);
   }, [kind]);
+  return turn;
 }
 
 /** Whether the page should offer a break. The service decides in any case. */

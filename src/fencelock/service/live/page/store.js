@@ -51,16 +51,14 @@ export class Store {
 export function completed(row, before) {
   const { name, holders = [], waiting = 0, first = null, abandoned = false, fence = "0" } = row;
   const { looked_at = null, usual = null, usual_of = "name" } = row;
-  const known = before ?? { group: groupOf(name), natural: natural(name) };
+  const known = before ?? { group: groupOf(name), natural: naturalOf(name) };
   const words = [name.toLowerCase()];
   for (const { owner } of first ? [...holders, first] : holders)
     words.push(owner.host.toLowerCase(), place(owner).toLowerCase(), (owner.label ?? "").toLowerCase());
-  return {
-    ...{ name, holders, waiting, first, abandoned, fence, looked_at, usual, usual_of, words },
-    group: known.group,
-    natural: known.natural,
-    since: holders.reduce((least, each) => Math.min(least, each.since), Infinity),
-  };
+  const since = holders.reduce((least, each) => Math.min(least, each.since), Infinity);
+  const { group, natural } = known;
+  // Without a spread: objects of one shape are read many times faster.
+  return { name, holders, waiting, first, abandoned, fence, looked_at, usual, usual_of, words, group, natural, since };
 }
 
 /** The prefix up to the first ":" or "/", with it. Empty if there is none. */
@@ -74,7 +72,7 @@ export function groupOf(name) {
 export const OWN = "Fencelock ";
 
 /** order:9 comes before order:10. */
-function natural(name) {
+function naturalOf(name) {
   return name.toLowerCase().replace(/\d+/g, (digits) => digits.padStart(12, "0"));
 }
 

@@ -271,7 +271,9 @@ async def test_the_service_comes_back(service: Service, scene: Scene, board: Boa
     lease = scene._engine.lock("after").acquire()
     service.replica.start()
     await board.live()
-    await board.names("after", "before", what="what has happened meanwhile")
+    await board.until(
+        lambda rows: rows.keys() == {"before", "after"}, "what has happened meanwhile"
+    )
     lease.release()
 
     service.replica.stop()  # drains: the open page does not hold it up

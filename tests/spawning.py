@@ -36,9 +36,9 @@ IMPORTED = (
     "asyncio", "logging", "random", "secrets", "sqlite3", "ssl", "urllib.request", "uuid",
     "apsw", "asyncmy", "grpc", "hiredis", "kazoo.client", "psycopg", "pymysql", "redis",
     "click", "fencelock.cli.main", "fencelock.guards", "fencelock.io.asyncio",
-    "fencelock.engines.etcd", "fencelock.engines.memory", "fencelock.engines.mysql",
-    "fencelock.engines.postgresql", "fencelock.engines.redis", "fencelock.engines.redlock",
-    "fencelock.engines.sqlite", "fencelock.engines.zookeeper",
+    "fencelock.engines.etcd", "fencelock.engines.http", "fencelock.engines.memory",
+    "fencelock.engines.mysql", "fencelock.engines.postgresql", "fencelock.engines.redis",
+    "fencelock.engines.redlock", "fencelock.engines.sqlite", "fencelock.engines.zookeeper",
 )  # fmt: skip
 
 

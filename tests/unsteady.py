@@ -44,11 +44,14 @@ def only_waited(error: BaseException) -> bool:
 
 def _timed_out(error: BaseException) -> bool:
     """Exactly these types: a `LockTimeout` is also a TimeoutError, but it is a result."""
-    if type(error) in (TimeoutError, subprocess.TimeoutExpired):
+    kind = type(error)
+    if kind.__name__ == "TimeoutError" and kind.__module__.startswith("playwright."):
+        return True  # the test has waited for something on a page
+    if kind in (TimeoutError, subprocess.TimeoutExpired):
         frames = traceback.walk_tb(error.__traceback__)
         modules = (frame.f_globals.get("__name__", "") for frame, _ in frames)
         return not any(module.partition(".")[0] == "fencelock" for module in modules)
-    return type(error) is InVain
+    return kind is InVain
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

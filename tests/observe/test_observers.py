@@ -16,7 +16,9 @@ import pytest
 
 import fencelock
 from fencelock import observe
-from fencelock.observe import delivery
+from fencelock.observe import EngineRequest, Event, FenceFell, Paused, delivery
+from fencelock.observe.audience import Audience
+from fencelock.observe.observer import Recorder as Quick
 from tests.observe.recorder import Recorder
 from tests.waiting import eventually
 
@@ -216,6 +218,34 @@ def test_what_is_held_already_is_not_its_business(url: str) -> None:
         finally:
             observe.remove(heard)
     assert heard.words() == []
+
+
+def test_recorders_among_themselves() -> None:
+    """They are told in a shorter way, and of the same."""
+
+    class Memory(Quick):
+        def __init__(self, *ignores: type[Event]) -> None:
+            self.ignores = ignores
+            self.heard: list[type[Event]] = []
+
+        def record(self, kind: type[Event], fields: Any, since: object = None, /) -> None:
+            self.heard.append(kind)
+
+    all_, some, late = Memory(), Memory(EngineRequest), Memory()
+    audience = Audience([all_, some])
+    assert audience.teller(EngineRequest) == all_.record
+    assert audience.teller(Paused) is audience.tell
+    audience.tell(Paused, ("memory", 1.0))
+    then = audience.listeners
+    audience.join(late)
+    audience.tell(FenceFell, ("x", "memory", 1, 2), then)
+    audience.tell(Paused, ("memory", 1.0), audience.listeners)
+    assert all_.heard == some.heard == [Paused, FenceFell, Paused]
+    assert late.heard == [Paused], "not the end of a story whose beginning it has not heard"
+    events = Recorder()
+    audience.join(events)
+    audience.teller(EngineRequest)(EngineRequest, ("memory", "enter", "ok", 0.1))
+    assert [*map(type, eventually(lambda: events.events, "an event"))] == [EngineRequest]
 
 
 def test_it_must_be_callable() -> None:

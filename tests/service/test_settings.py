@@ -33,10 +33,12 @@ def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) ->
     file = tmp_path / "serve.toml"
     file.write_text('max_ttl = "1h"\nrate = 7\nwaits = 8\nlisten = ["[::1]:1", "unix:/x"]\n')
     variables = {"FENCELOCK_SERVE_RATE": "9", "FENCELOCK_SERVE_WAITS": "10", "OTHER": "x"}
-    settings = load_settings({"waits": "11", "drain": None}, variables, file)
+    flags = {"waits": "11", "drain": None, "peers": "http://a:1/, https://b,http://a:1"}
+    settings = load_settings(flags, variables, file)
     assert (settings.max_ttl, settings.rate, settings.waits) == (3600.0, 9, 11)
     assert settings.listen == ("[::1]:1", "unix:/x")
     assert settings.drain == Settings().drain
+    assert settings.peers == ("http://a:1", "https://b")
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,11 @@ def test_flags_win_over_variables_and_variables_over_the_file(tmp_path: Path) ->
         ("tokens = 'none.toml'", "none.toml can't be read: No such file"),
         ("certificate = 'none.pem'", "the certificate or its key can't be used: No such file"),
         ("key = 'none.pem'", "need a certificate"),
+        ("peers = 'replica-2:7007'", "peers in serve.toml: a peer is a URL such as"),
+        ("peers = 'http://x:0'", "a peer is a URL such as"),
+        ("peers = 'http://x:y'", "peers in serve.toml: "),
+        ("peers = ['https://x', 'https://x/page']", "'https://x/page' has a path"),
+        ("peers = 'https://me:secret@x'", "has no user and no password in it"),
     ],
 )
 def test_a_bad_file(tmp_path: Path, text: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:

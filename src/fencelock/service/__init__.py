@@ -13,7 +13,7 @@ answer, at any replica. The files of this folder:
 - `problems`: every way to fail, with its status code.
 - `principals`: who asks, and what it may do.
 - `watching`: health, readiness, metrics, events. `counters`: the metrics. `events`: the stream of events.
-  `sightings`: what a replica sees of tickets.
+  `sightings`: what a replica sees of tickets. `health`: the answer of `/v1/health`.
 - `serving`: the start, the signals and the end of a replica. `settings`: one table of settings.
 - `connections`: accepts connections within the limits, cuts slow clients; TLS. `addresses`: where it listens.
 - `app`: the routes, and what all requests have in common.

@@ -61,7 +61,7 @@ def _peers(value: Any) -> tuple[str, ...]:
         if url.scheme not in ("http", "https") or not url.hostname or url.port == 0:
             raise ValueError("a peer is a URL such as https://replica-2:7007")
         if url.username is not None or url.password is not None:
-            raise ValueError("the URL of a peer has no user and no password: tokens are passed on")
+            raise ValueError("the URL of a peer has no user and no password in it")
         if url.path not in ("", "/") or url.query or url.fragment:
             raise ValueError(f"{text!r} has a path: the URL of a peer ends after the port")
         found.append(f"{url.scheme}://{url.netloc}")

@@ -137,14 +137,14 @@ def test_a_flood_leaves_other_prefixes_and_what_is_rare() -> None:
 
 
 def test_what_is_kept_is_bounded_and_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "COMMON", 256)
-    monkeypatch.setattr(history, "RARE", 128)
+    monkeypatch.setattr(history, "COMMON", 128)
+    monkeypatch.setattr(history, "RARE", 64)
     monkeypatch.setattr(history, "MOST_PREFIXES", 64)
     story = Story()
     for turn in range(10):
         for number in range(3 * turn + 3):
             story.holds(f"{number}/{turn}", 1.0, lost=bool(number % 2))
-            assert len(story.kept()) <= 256 + 128
+            assert len(story.kept()) <= 128 + 64
     gc.collect()
     assert not any(gc.is_tracked(kept) for kept in story.kept())
     assert "x" * 1000 not in str(story.kept())  # the owner's data

@@ -124,8 +124,9 @@ class History(Recorder):
         prefix = name.partition(":")[0].partition("/")[0]  # as `_prefix`, without a call
         rings = self._prefixes.get(prefix) or self._meet(prefix)
         ring = rings.rare if special else rings.common
-        host, pid, label, _ = owner
-        ring.append((time(), event, name, host, pid, label, fence, seconds, special))
+        ring.append(
+            (time(), event, name, owner.host, owner.pid, owner.label, fence, seconds, special)
+        )
 
     def of(self, name: str) -> list[Entry]:
         """What happened to a name, newest first: not more than `MOST_ENTRIES`."""

@@ -7,6 +7,7 @@ the whole answer fail.
 from __future__ import annotations
 
 import asyncio
+import os
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -14,7 +15,6 @@ from urllib.parse import quote
 
 import aiohttp
 import msgspec
-from aiohttp import ClientConnectorCertificateError, ClientConnectorError, ClientTimeout
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 from yarl import URL
@@ -144,7 +144,11 @@ class Peers:
             status, body = await self._get(url + path, authorization)
         except TimeoutError:
             return _Told(url, None, f"it did not answer within {TIMEOUT:g} s")
-        except (aiohttp.ClientError, OSError) as error:
+        except (
+            aiohttp.ClientError,
+            OSError,
+            ValueError,
+        ) as error:  # ValueError: of the host's name
             return _Told(url, None, _reason(error))
         if status != 200:
             return _Told(url, None, _STATUSES.get(status, f"it answered with the status {status}"))
@@ -163,7 +167,7 @@ class Peers:
             connector = aiohttp.TCPConnector(limit=0, limit_per_host=_MOST_CONNECTIONS)
             self._session = aiohttp.ClientSession(
                 connector=connector,
-                timeout=ClientTimeout(total=TIMEOUT),
+                timeout=aiohttp.ClientTimeout(total=TIMEOUT),
                 headers=_HEADERS,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,  # a short answer must not become a long one
@@ -187,10 +191,19 @@ _STATUSES = {
 
 def _reason(error: Exception) -> str:
     """Why a request failed, for people. The texts of libraries are full of internals."""
-    if isinstance(error, ClientConnectorCertificateError):
-        return "its certificate is not trusted here"
-    if isinstance(error, ClientConnectorError):
-        return f"it can't be reached: {error.os_error.strerror or 'no such host'}"
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return "its certificate is not trusted here"
+        case aiohttp.ClientConnectorSSLError():
+            return "it does not speak TLS"
+        case aiohttp.ClientConnectorDNSError():
+            return "its host is unknown"
+        case aiohttp.ClientConnectorError(os_error=OSError(errno=int(number))):
+            return f"it can't be reached: {os.strerror(number)}"
+        case aiohttp.ClientConnectorError():
+            return "it can't be reached"
+        case ValueError():
+            return "it can't be asked"
     return "the connection ended before the answer"
 
 

@@ -65,7 +65,7 @@ function Facts({ row, now, allowed }) {
     ${row.holders.length > 0 && html`<div><dt>Held for</dt><dd>${age(now - row.since)}
       ${unusual && html` <span class="chip bad">unusually long</span>`}
       ${row.usual !== null && html` <span class="muted">${usually(row)}</span>`}</dd></div>`}
-    <div><dt>Newest fence</dt><dd class="number">${row.fence === "0" ? "none known" : row.fence}</dd></div>
+    ${!row.holders.length && row.fence !== "0" && html`<div><dt>Newest fence</dt><dd class="number">${row.fence}</dd></div>`}
     <div><dt>Looked at</dt><dd class=${row.looked_at !== null && now - row.looked_at > OLD ? "warn-text" : ""}>
       ${row.looked_at === null ? "not yet" : `${age(now - row.looked_at)} ago`}</dd></div>
     ${!allowed && html`<div><dt>Break</dt><dd class="muted">You may not break it</dd></div>`}

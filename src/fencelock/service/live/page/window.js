@@ -3,7 +3,7 @@
 import { itemAt } from "./arrange.js";
 import { html, useEffect, useLayoutEffect, useReducer, useRef } from "./html.js";
 import { useKeys } from "./hooks.js";
-import { now, visible } from "./live.js";
+import { now, shown } from "./live.js";
 import { Group, Row } from "./rows.js";
 
 const OVERSCAN = 6;
@@ -27,7 +27,7 @@ export function Window({ scroller, items, edges, turn, view, setView, offerBreak
   const chosen = kept.selected === null ? -1 : items.findIndex((item) => item.row?.name === kept.selected);
   if (chosen >= 0 && !indexes.includes(chosen)) indexes.push(chosen); // the focus must not be lost
   useScroll(scroller, again);
-  useVisible(items.slice(first, last));
+  useShown(items.slice(first, last));
   useSelection({ scroller, items, edges, chosen, height, again, offerBreak });
   const drawn = useDrawn(`${turn} ${kept.selected}`);
   return html`<div class="rows" role="rowgroup" style=${{ height: `${edges[items.length]}px` }}>
@@ -88,9 +88,9 @@ function useScroll(scroller, again) {
 }
 
 /** Tell the replica which rows are seen. */
-function useVisible(items) {
+function useShown(items) {
   const names = items.flatMap((item) => (item.row ? [item.row.name] : []));
-  useEffect(() => visible.show({ names, opened: null }), [names.join("\n")]);
+  useEffect(() => shown.are(names), [names.join("\n")]);
 }
 
 /** The keys that move from row to row. The selected row is the one with the focus. */

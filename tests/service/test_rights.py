@@ -165,8 +165,12 @@ async def test_revoked_and_changed_by_sighup(tmp_path: Path) -> None:
 
 async def test_an_expired_token(tmp_path: Path) -> None:
     file = tmp_path / "tokens.toml"
-    token = token_in(file, "brief", 4.0, lock=["*"])
+    token_in(file, "another", lock=["*"])
     with serving(tmp_path, "--tokens", str(file)) as replica:
+        # Only now: on a busy machine, a replica takes seconds to start.
+        token = token_in(file, "brief", 5.0, lock=["*"])
+        replica.tell(signal.SIGHUP)
+        eventually(lambda: "tokens were read again" in said(replica), "the new token")
         async with LineClient(replica, token) as line:
             closed = await line.socket.receive(timeout=60)
             assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1008)

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import msgspec
 import pytest
 from aiohttp import web
 
 from fencelock.core.ticket import Place
 from fencelock.engines.http.wire import WireOwner
-from fencelock.service.answers import answer
 from fencelock.service.app import Service
 from fencelock.service.live import peers as module
 from fencelock.service.live.peers import Peers, merged
-from fencelock.service.live.wire import Entry, Figures, Replica
+from fencelock.service.live.wire import Entry, Replica
 from fencelock.service.settings import Settings
 from fencelock.service.tokens import read_keys
 from tests.servers import HOST
@@ -40,16 +38,11 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIMEOUT", 30.0)
 
 
-class Live:
-    """A replica that tells what it has seen, and counts how often it was asked."""
+class Noted:
+    """The requests for the live page that a replica was asked."""
 
     def __init__(self, service: Service) -> None:
-        self.service = service
         self.asked: list[str] = []
-        router = service.app.router
-        if "/v1/live/figures" not in {each.canonical for each in router.resources()}:
-            router.add_get("/v1/live/names/{name:[^/]+}", self._details)
-            router.add_get("/v1/live/figures", self._figures)
         service.app.middlewares.append(self._note)
 
     @web.middleware
@@ -58,18 +51,6 @@ class Live:
             self.asked.append(request.raw_path)
         response: web.StreamResponse = await handler(request)
         return response
-
-    async def _details(self, request: web.Request) -> web.Response:
-        self.service.identify(request)
-        told, name = self.service.watch.history, request.match_info["name"]
-        about = Replica(self.service.replica, None, True, since=told.since(name))
-        details = {"replicas": [about], "history": told.of(name), "waiters": [], "circles": []}
-        return web.Response(body=msgspec.json.encode(details), content_type="application/json")
-
-    async def _figures(self, request: web.Request) -> web.Response:
-        self.service.identify(request)
-        since = float(request.query["since"])
-        return answer(Figures(0.0, 5.0, [self.service.watch.figures.since(since)]))
 
 
 @asynccontextmanager
@@ -84,8 +65,6 @@ async def asking(*urls: str, replica: str = "us") -> AsyncIterator[Peers]:
 async def test_two_replicas_have_seen_the_same_ticket(redis_url: str) -> None:
     """Its client got no answer from the first one, and went on at the other."""
     one, other = (Service(Settings(engine=redis_url)) for _ in range(2))
-    Live(one)
-    Live(other)
     moving, staying = ticket(NAME), ticket(NAME)
     async with serving(one) as url, serving(other) as elsewhere:
         async with raw_line(url) as line, raw_line(elsewhere) as second:
@@ -129,7 +108,7 @@ def test_what_is_not_the_same_stays() -> None:
 
 async def test_the_samples_of_another_replica() -> None:
     service = Service(memory())
-    live = Live(service)
+    live = Noted(service)
     for each in range(60, 200, 5):
         service.watch.figures.sample(1_000_000.0 + each)
     async with serving(service) as url, asking(url, "http://127.0.0.1:1") as peers:
@@ -146,7 +125,7 @@ async def test_the_samples_of_another_replica() -> None:
 async def test_a_token_is_only_passed_on(tmp_path: Path) -> None:
     token = token_in(tmp_path / "tokens.toml", "oncall", read=["*"])
     service = Service(memory(), read_keys(tmp_path / "tokens.toml"))
-    live = Live(service)
+    live = Noted(service)
     async with serving(service) as url, asking(url) as peers:
         for authorization in (None, "Bearer flk_wrong"):
             ((refused, _),) = await peers.histories(NAME, authorization)
@@ -160,7 +139,7 @@ async def test_many_pages_are_one_question(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "_SHARED_FOR", 0.2)
     monkeypatch.setattr(module, "_MOST_QUESTIONS", 2)
     service = Service(memory())
-    live = Live(service)
+    live = Noted(service)
     async with serving(service) as url, asking(url) as peers:
         found = await asyncio.gather(*(peers.histories("x", "Bearer a") for _ in range(50)))
         assert all(each[0][0].reached for each in found)
@@ -226,7 +205,6 @@ async def test_peers_that_are_none() -> None:
         return f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
 
     service = Service(memory())
-    Live(service)
     async with AsyncExitStack() as stack:
         thief = await listen(stack, "thief", _says("200 OK"))
         urls = ["http://127.0.0.1:1", f"http://{'x' * 64}"]

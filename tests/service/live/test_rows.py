@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fencelock.core.ticket import Holder, Inspection, Owner, Waiter
 from fencelock.service.live import rows
 from fencelock.service.live.rows import Board, row_of
+from fencelock.service.live.wire import Row
 
 OWNER = Owner("host", 1, "label", "data that nobody may see")
 
@@ -115,7 +116,8 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_changes_bring_a_page_to_the_same_state(steps: Iterable[tuple[str, str]]) -> None:
-    board, told, version = Board(), {}, 0
+    board, version = Board(), 0
+    told: dict[str, Row] = {}
     for now, (name, step) in enumerate(steps, start=1):
         if step == "held":
             board.looked(seen(name, now), float(now))

@@ -41,7 +41,7 @@ class Page:
 
     async def read(self) -> bool:
         """Take in the next event. False at the end of the stream."""
-        word, data = "", {}
+        word, data = "", dict[str, Any]()
         while line := await asyncio.wait_for(self.answer.content.readline(), PATIENCE):
             field, _, value = line.decode().rstrip("\n").partition(": ")
             if not field:
@@ -247,8 +247,9 @@ async def test_an_engine_that_does_not_answer_is_said_and_comes_back() -> None:
     engine = service.watch.plain_engine
     listing = engine.candidates
 
-    async def away(*, timeout: float) -> Any:
-        raise EngineError("nobody listens there", outcome="not applied")
+    async def away(*, timeout: float) -> AsyncIterator[list[str]]:
+        for reason in ("nobody listens there",):
+            raise EngineError(reason, outcome="not applied")
         yield []
 
     async with serving(service) as url, opened(url) as page:

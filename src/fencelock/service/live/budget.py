@@ -16,16 +16,16 @@ _LATELY = 60.0
 """Seconds over which the load is reckoned."""
 
 
-class _Least:
-    """The smallest of the last values: what disturbs a measurement of time only makes it longer."""
+class _Median:
+    """The median of the last values, which a stall of this machine hardly changes."""
 
-    def __init__(self, first: float) -> None:
-        self._values = deque([first], maxlen=30)
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=30)
 
     def take(self, value: float) -> float:
-        """Learn a value, and return the smallest one."""
+        """Learn a value, and return the median."""
         self._values.append(value)
-        return min(self._values)
+        return sorted(self._values)[len(self._values) // 2]
 
 
 class Budget:
@@ -43,8 +43,8 @@ class Budget:
         """The shortest time in which one look was answered."""
         self._each = 0.001
         """What one look takes of the engine's time, as far as we know."""
-        self._times_of_looks = _Least(self._each)
-        self._times_of_lists = _Least(math.inf)
+        self._looks = _Median()
+        self._lists = _Median()
         self._load = 0.0
         """Seconds of the engine's time that were used lately."""
 
@@ -85,7 +85,7 @@ class Budget:
         more = seconds - self._way
         self._way = min(self._way, seconds)
         if count > 1 and more > 0.0:
-            self._each = self._times_of_looks.take(more / (count - 1))
+            self._each = self._looks.take(more / (count - 1))
         cost = count * self._each
         self._for_looks -= cost
         self._load += cost
@@ -93,7 +93,7 @@ class Budget:
     def listed(self, seconds: float) -> None:
         """A part of the names was listed within so many seconds."""
         own = seconds - self._way if seconds > self._way else seconds
-        # Parts differ, but not much: some have more names of ours.
-        cost = min(own, 3 * self._times_of_lists.take(own))
+        # Parts differ: some have more names of ours. But what takes far longer has waited for something else.
+        cost = min(own, 5 * self._lists.take(own))
         self._for_lists -= cost
         self._load += cost

@@ -174,13 +174,13 @@ class Poller:
             except Exception:
                 self._listing = None
                 raise
-            self._answered_at = time.monotonic()
-            self._budget.listed(self._answered_at - began)
             if names is None:
                 self._board.listed(listing.names, listing.began)
                 self.listed_at, self._listing = time.time(), None
                 self.list_took = self.listed_at - listing.began
                 return
+            self._answered_at = time.monotonic()
+            self._budget.listed(self._answered_at - began)
             listing.names.update(names)
             self._board.found(names, time.time())
 

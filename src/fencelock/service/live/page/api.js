@@ -39,11 +39,10 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
   }
 }
 
-/** Read the stream until it ends. `heard(event, data)` is called for each event, `opened()` before. */
-export async function listen(cursor, { signal, opened, heard }) {
+/** Read the stream until it ends. `heard(event, data)` is called for each event. */
+export async function listen(cursor, { signal, heard }) {
   const since = cursor ? `?since=${encodeURIComponent(cursor)}` : "";
   const response = await send(`/v1/live${since}`, { signal });
-  opened();
   const events = new Events(heard);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   for (;;) {

@@ -57,8 +57,9 @@ function Circles() {
   useStatus();
   const circles = store.state?.circles ?? [];
   if (!circles.length) return null;
+  const many = circles.length > 1 ? `${circles.length} circles: transactions` : "Transactions";
   return html`<details class="bar-note bad" data-part="circle">
-    <summary><b>${circles.length === 1 ? "Transactions wait for one another" : `${circles.length} circles of transactions that wait for one another`}</b>,
+    <summary><b>${many} wait for one another</b>,
       and none of them can go on: ${circles.map((circle, at) => html`${at ? "; " : ""}<bdi>${inOneLine(circle)}</bdi>`)}</summary>
     ${circles.map((circle) => html`<${Circle} circle=${circle} />`)}
   </details>`;

@@ -14,7 +14,7 @@ const KEYS = {
     const owner = row.holders[0]?.owner;
     return owner ? `${owner.label || "\uffff"} ${owner.host} ${owner.pid}` : LAST;
   },
-  fence: (row) => (row.holders.length ? wide(row.fence) : LAST),
+  fence: (row) => (row.holders.length ? wide(row.holders[0].fence) : LAST),
   held: (row) => row.since,
   lease: (row) => row.holders.reduce((least, each) => Math.min(least, each.until ?? MISSING), MISSING),
   queue: (row) => (row.waiting ? -row.waiting : MISSING),

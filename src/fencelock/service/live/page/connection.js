@@ -12,7 +12,7 @@ const PAUSES = [0.5, 1, 2, 3.5, 5];
  */
 export class Connection {
   phase = "connecting";
-  /** When something was heard for the last time, by the clock of this computer. Null: never. */
+  /** When rows or the state came for the last time, by the clock of this computer. Null: never. */
   heardAt = null;
   /** Why it is lost. */
   detail = "";
@@ -57,7 +57,6 @@ export class Connection {
       try {
         await listen(this.cursor(), {
           signal,
-          opened: () => this.#alive(),
           heard: (event, data) => this.#take(event, data),
         });
       } catch (error) {
@@ -73,17 +72,14 @@ export class Connection {
   }
 
   #take(event, data) {
-    this.#alive();
+    this.heard(event, data);
     if (event === "hello") {
       this.#tries = 0;
       this.refused = null;
+      return; // so far there is nothing to see
     }
-    this.heard(event, data);
-    if (event !== "hello") this.#to("live"); // not before there is something to see
-  }
-
-  #alive() {
     this.heardAt = seconds();
+    this.#to("live");
   }
 
   #watch() {

@@ -58,10 +58,13 @@ export function Bars() {
   const since = silent === null ? "" : ` Nothing has come since ${moment(heardAt)} (${age(silent)} ago). What you see is as it was then.`;
   return html`<div class="bars" role="region" aria-label="What is wrong">
     ${phase === "stale" && html`<p class="bar-note warn" data-bar="stale"><b>Stale.</b>${since}</p>`}
-    ${phase === "lost" && html`<p class="bar-note bad" data-bar="lost"><b>Connection lost</b>: ${visible(detail)}. Trying again.${since}</p>`}
+    ${phase === "lost" && html`<p class="bar-note bad" data-bar="lost">
+      <b>Connection lost</b>: ${visible(detail)}. Trying again.${since}</p>`}
     ${state?.trouble && html`<p class="bar-note bad" data-bar="trouble"><b>The engine does not answer</b> since
-      ${` ${moment(state.trouble.since)} (${age(now() - state.trouble.since)}): `}${visible(state.trouble.detail)}. Rows are as they were last seen.</p>`}
-    ${state?.draining && phase !== "lost" && html`<p class="bar-note warn" data-bar="draining"><b>This replica is draining.</b> The page goes on at another one.</p>`}
+      ${` ${moment(state.trouble.since)} (${age(now() - state.trouble.since)}): `}${visible(state.trouble.detail)}.
+      Rows are as they were last seen.</p>`}
+    ${state?.draining && phase !== "lost" && html`<p class="bar-note warn" data-bar="draining">
+      <b>This replica is draining.</b> The page goes on at another one.</p>`}
     ${hello?.verdict?.level === "not safe" && html`<${Verdict} verdict=${hello.verdict} />`}
   </div>`;
 }

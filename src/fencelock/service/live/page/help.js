@@ -22,7 +22,9 @@ export function Help({ closed }) {
   };
   return html`<${Dialog} title="Help" closed=${closed} data-part="help">
     <h3>Keys</h3>
-    <dl class="keys">${KEYS.map(([keys, what]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
+    <dl class="keys">${KEYS.map(
+      ([keys, what]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${what}</dd></div>`,
+    )}</dl>
     <label class="switch"><input type="checkbox" checked=${letters} onChange=${toggle} /> Keys of a single letter or sign work</label>
     <h3>Search</h3>
     <p>Part of a name, host or label. With <kbd>*</kbd>, <kbd>?</kbd> or <kbd>[</kbd> it is a pattern for the whole of one: <code>order:*</code>.</p>

@@ -17,7 +17,7 @@ export const connection = new Connection({
   cursor: () => store.cursor,
   heard(event, data) {
     store.apply(event, data, Date.now() / 1000);
-    if (event === "hello") visible.send();
+    if (event === "hello") shown.send();
     if (event !== "rows") tell("status");
   },
   changed: () => tell("status"),
@@ -61,6 +61,7 @@ export function isReadOnly() {
 
 export function logIn(text) {
   keepToken(text);
+  forget(); // another principal may read other names
   connection.start();
 }
 
@@ -75,18 +76,18 @@ export function isLoggedIn() {
   return Boolean(token());
 }
 
-export function forget() {
+function forget() {
   store = new Store();
 }
 
 /** Tells the replica which rows the page shows: it looks at these first. */
-export const visible = {
+export const shown = {
   names: [],
   opened: null,
   timer: 0,
   told: "",
 
-  show({ names = this.names, opened = this.opened }) {
+  are(names, opened = null) {
     this.names = names.slice(0, 200);
     this.opened = opened;
     clearTimeout(this.timer);

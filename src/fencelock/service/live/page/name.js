@@ -5,7 +5,7 @@ import { Circle } from "./circle.js";
 import { age, count, duration, several, visible } from "./format.js";
 import { html, useEffect, useRef } from "./html.js";
 import { useKeys, usePolled } from "./hooks.js";
-import { mayBreak, now, store, useStatus, useTick, visible as shown } from "./live.js";
+import { mayBreak, now, shown, store, useStatus, useTick } from "./live.js";
 import { Lease, Moment, NameText, OLD, Owner, shareText, usually } from "./parts.js";
 import { completed, isUnusual } from "./store.js";
 import { Table } from "./table.js";
@@ -18,7 +18,7 @@ export function Name({ name, back, offerBreak }) {
   useStatus();
   const live = store.rows.get(name);
   const { data, error } = usePolled(`/v1/live/names/${encoded(name)}`, EVERY, live && outline(live));
-  useEffect(() => shown.show({ names: [name], opened: name }), [name]);
+  useEffect(() => shown.are([name], name), [name]);
   const heading = useRef(null);
   useEffect(() => heading.current.focus({ preventScroll: true }), [name]);
   const row = newest(live, data?.row);
@@ -29,10 +29,12 @@ export function Name({ name, back, offerBreak }) {
     <header class="title">
       <a class="back" href="#/" onClick=${(event) => (event.preventDefault(), back())}>← All names</a>
       <h1 tabindex="-1" ref=${heading}><${NameText} name=${name} /></h1>
-      ${allowed && row?.holders.length > 0 && html`<button type="button" class="danger" data-action="break" onClick=${() => offerBreak(name, row)}>Break …</button>`}
+      ${allowed && row?.holders.length > 0 && html`<button type="button" class="danger" data-action="break"
+        onClick=${() => offerBreak(name, row)}>Break …</button>`}
     </header>
     ${error && html`<p class="bar-note bad" role="alert">No details: ${error.message}. ${data ? "What follows is older." : ""}</p>`}
-    ${data?.trouble && html`<p class="bar-note bad" role="alert">The engine could not be asked: ${visible(data.trouble)}. The holders are those that were seen last.</p>`}
+    ${data?.trouble && html`<p class="bar-note bad" role="alert">The engine could not be asked:
+      ${` ${visible(data.trouble)}`}. The holders are those that were seen last.</p>`}
     ${!data && !error && html`<p class="muted">Asking …</p>`}
     ${row && html`<${Facts} row=${row} now=${moment} allowed=${allowed} />`}
     ${row && html`<${Holders} row=${row} now=${moment} />`}
@@ -65,7 +67,7 @@ function Facts({ row, now, allowed }) {
     ${row.holders.length > 0 && html`<div><dt>Held for</dt><dd>${age(now - row.since)}
       ${unusual && html` <span class="chip bad">unusually long</span>`}
       ${row.usual !== null && html` <span class="muted">${usually(row)}</span>`}</dd></div>`}
-    <div><dt>Newest fence</dt><dd class="number">${row.fence === "0" ? "none known" : row.fence}</dd></div>
+    ${!row.holders.length && row.fence !== "0" && html`<div><dt>Newest fence</dt><dd class="number">${row.fence}</dd></div>`}
     <div><dt>Looked at</dt><dd class=${row.looked_at !== null && now - row.looked_at > OLD ? "warn-text" : ""}>
       ${row.looked_at === null ? "not yet" : `${age(now - row.looked_at)} ago`}</dd></div>
     ${!allowed && html`<div><dt>Break</dt><dd class="muted">You may not break it</dd></div>`}

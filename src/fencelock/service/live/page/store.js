@@ -62,7 +62,7 @@ export function completed(row, before) {
 }
 
 /** The prefix up to the first ":" or "/", with it. Empty if there is none. */
-export function groupOf(name) {
+function groupOf(name) {
   if (name.startsWith("tx ") || name.endsWith(" (bell)")) return OWN;
   const end = name.search(/[:/]/);
   return end < 0 ? "" : name.slice(0, end + 1);

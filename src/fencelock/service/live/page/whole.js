@@ -5,7 +5,7 @@ import { CHARTS, joined, missingSince } from "./figures.js";
 import { age, duration, moment, several, visible } from "./format.js";
 import { html, useEffect } from "./html.js";
 import { useKeys, usePolled } from "./hooks.js";
-import { now, store, useStatus, visible as shown } from "./live.js";
+import { now, shown, store, useStatus } from "./live.js";
 import { NameText } from "./parts.js";
 import { Table } from "./table.js";
 import { Verdict } from "./verdict.js";
@@ -21,7 +21,7 @@ const onlyNew = {
 export function Whole({ back }) {
   useStatus();
   useKeys({ Escape: back });
-  useEffect(() => shown.show({ names: [], opened: null }), []);
+  useEffect(() => shown.are([]), []);
   const { data, error } = usePolled("/v1/live/figures", EVERY, null, onlyNew);
   return html`<article class="whole" data-part="whole">
     <h1 class="visually-hidden">The whole</h1>
@@ -39,7 +39,9 @@ export function Whole({ back }) {
 
 const PROMISES = {
   correctness: "A lock of this engine protects data, as long as its fences are checked by a guard.",
-  efficiency: "A lock of this engine saves needless work. Now and then two may hold it at the same time: only a guard that checks fences protects data.",
+  efficiency:
+    "A lock of this engine saves needless work. Now and then two may hold it at the same time: only a guard that checks " +
+    "fences protects data.",
 };
 
 function Engine() {

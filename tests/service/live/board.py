@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
 from tests.service.live.browser import Tab
@@ -12,8 +13,14 @@ from tests.waiting import soon
 if TYPE_CHECKING:
     from playwright.async_api import Locator
 
-# A row of the list as {heading: text}, and its name as it is, not as it is shown.
-_READ_LIST = """(list) => {
+LIST = "Names that are held or waited for"
+
+# These are evaluated by the page, because a locator takes three times as long, and tests read often.
+
+# The rows of the list: the name as it is, and {heading: text as it is shown}.
+_READ_LIST = """(label) => {
+    const list = document.querySelector(`[role=table][aria-label="${label}"]`);
+    if (!list) return [];
     const text = (node) => node.innerText.replace(/\\s+/g, " ").trim();
     const buttons = list.querySelectorAll("[role=columnheader] button");
     const heads = [...buttons].map((button) => button.firstChild.textContent.trim());
@@ -24,34 +31,42 @@ _READ_LIST = """(list) => {
     return rows.map((row) => [row.dataset.name, Object.fromEntries(cells(row))]);
 }"""
 
-_READ_TABLE = """(table) => {
+# The rows of another table: {heading: text as it is shown}.
+_READ_TABLE = """(label) => {
+    const table = document.querySelector(`table[aria-label^="${label}"]`);
+    if (!table) return [];
     const text = (node) => node.innerText.replace(/\\s+/g, " ").trim();
     const heads = [...table.querySelectorAll("th")].map((each) => each.textContent);
     const cells = (row) => [...row.cells].map((cell, at) => [heads[at], text(cell)]);
     return [...table.querySelectorAll("tbody tr")].map((row) => Object.fromEntries(cells(row)));
 }"""
 
-_OVERLAPS = """(list) => {
+# Pairs of texts in a row of the list that lie on each other.
+_OVERLAPS = """() => {
     const box = (cell) => {
         const range = document.createRange();
         range.selectNodeContents(cell);
         const [inner, outer] = [range.getBoundingClientRect(), cell.getBoundingClientRect()];
         // What a cell cuts off does not reach its neighbour.
-        return { cell, left: inner.left, top: inner.top,
+        return { text: cell.innerText, left: inner.left, top: inner.top,
             right: Math.min(inner.right, outer.right), bottom: Math.min(inner.bottom, outer.bottom) };
     };
     const meet = (a, b) =>
         Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
         Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1;
-    return [...list.querySelectorAll("[role=row][data-name]")].flatMap((row) => {
+    return [...document.querySelectorAll("[role=row][data-name]")].flatMap((row) => {
         const cells = [...row.querySelectorAll("[role=cell]")].filter((cell) => cell.innerText.trim());
         const boxes = cells.map(box);
-        return boxes.flatMap((a, at) => boxes.slice(at + 1).filter((b) => meet(a, b))
-            .map((b) => [a.cell.innerText, b.cell.innerText]));
+        const pairs = boxes.flatMap((a, at) => boxes.slice(at + 1).map((b) => [a, b]));
+        return pairs.filter(([a, b]) => meet(a, b)).map(([a, b]) => [a.text, b.text]);
     });
 }"""
 
 Row = dict[str, str]
+T = TypeVar("T")
+
+_PAUSE = 0.05
+"""Seconds from one look at the page to the next, at least. The page itself draws four times a second."""
 
 
 class Board:
@@ -60,7 +75,7 @@ class Board:
     def __init__(self, tab: Tab) -> None:
         self.tab = tab
         self.page = page = tab.page
-        self.list = page.get_by_role("table", name="Names that are held or waited for")
+        self.list = page.get_by_role("table", name=LIST)
         self.search = page.get_by_role("searchbox")
         self.dialog = page.get_by_role("dialog")
         self.main = page.get_by_role("main")
@@ -91,16 +106,24 @@ class Board:
 
     async def rows(self) -> dict[str, Row]:
         """The rows that are in the document, from top to bottom: by name, {heading: text}."""
-        return dict(await self.list.evaluate(_READ_LIST))
+        return dict(await self.page.evaluate(_READ_LIST, LIST))
 
     async def until(self, condition: Callable[[dict[str, Row]], Any], what: str) -> dict[str, Row]:
         """Wait until the rows are like that, and return them."""
-        found: dict[str, Row] = await soon(lambda: self._rows_if(condition), f"the list: {what}")
-        return found
+        return await self._until(self.rows, condition, f"the list: {what}")
 
-    async def _rows_if(self, condition: Callable[[dict[str, Row]], Any]) -> dict[str, Row] | None:
-        rows = await self.rows()
-        return rows if condition(rows) else None
+    async def _until(
+        self, read: Callable[[], Awaitable[T]], condition: Callable[[T], Any], what: str
+    ) -> T:
+        async def look() -> list[T]:
+            found = await read()
+            if condition(found):
+                return [found]
+            await asyncio.sleep(_PAUSE)
+            return []
+
+        (found,) = await soon(look, what)
+        return cast("T", found)
 
     async def names(self, *expected: str, what: str) -> None:
         """Wait until exactly these rows are shown, in this order."""
@@ -132,22 +155,15 @@ class Board:
         await self.page.goto(f"{self.tab.origin}/#/lock/{quote(name, safe='')}")
 
     async def table(self, label: str) -> list[Row]:
-        """A table on the page of a name: "Holders", "Queue …", "History …". Empty if there is none."""
-        found = self.page.get_by_role("table", name=label)
-        rows: list[Row] = await found.evaluate(_READ_TABLE) if await found.count() else []
+        """A table whose label begins like this: "Holders", "Queue", "History". Empty if there is none."""
+        rows: list[Row] = await self.page.evaluate(_READ_TABLE, label)
         return rows
 
     async def until_table(
         self, label: str, condition: Callable[[list[Row]], Any], what: str
     ) -> list[Row]:
         """Wait until a table is like that, and return it."""
-
-        async def rows() -> list[Row] | None:
-            found = await self.table(label)
-            return found if condition(found) else None
-
-        found: list[Row] = await soon(rows, f"{label}: {what}")
-        return found
+        return await self._until(lambda: self.table(label), condition, f"{label}: {what}")
 
     # --- the break
 
@@ -173,7 +189,7 @@ class Board:
 
     async def overlaps(self) -> list[list[str]]:
         """Pairs of texts in a row of the list that lie on each other."""
-        found: list[list[str]] = await self.list.evaluate(_OVERLAPS)
+        found: list[list[str]] = await self.page.evaluate(_OVERLAPS)
         return found
 
     async def background(self) -> str:

@@ -97,8 +97,9 @@ def test_what_the_index_shows(wheel: Path) -> None:
     links = re.findall(r"\]\(([^)]*)\)", shown)
     for link in links:
         if link.startswith(urls["Repository"]):
-            path = link.removeprefix(f"{urls['Repository']}/blob/main/").partition("#")[0]
-            assert (ROOT / path).exists(), link
+            in_browser, path = link.removeprefix(urls["Repository"]).split("/main/")
+            assert in_browser == ("/raw" if path.endswith(".png") else "/blob"), link
+            assert (ROOT / path.partition("#")[0]).exists(), link
     assert all(link.startswith(("https://", "http://", "#")) for link in links)
     assert any(link.startswith(urls["Repository"]) for link in links)
 

@@ -306,6 +306,12 @@ async def _held(node: Node, keys: list[bytes], timeout: float) -> list[str]:
     if not keys:
         return []
     lengths = await ask_many(node, [("STRLEN", key) for key in keys], timeout)
-    held = zip(keys, lengths, strict=True)
-    # The key of another program may have no length, but an error.
-    return [name_of(key) for key, length in held if type(length) is int and length > _FREE]
+    return [name_of(key) for key, length in zip(keys, lengths, strict=True) if _may_be_held(length)]
+
+
+def _may_be_held(length: object) -> bool:
+    """Whether the record with this length, or with this error, may have a holder."""
+    if isinstance(length, hiredis.ReplyError):
+        # Without the right to ask for lengths, each record is looked at. A key of another program is none.
+        return not str(length).startswith("WRONGTYPE")
+    return type(length) is int and length > _FREE

@@ -25,7 +25,7 @@ class _Median:
     def take(self, value: float) -> float:
         """Learn a value, and return the median."""
         self._values.append(value)
-        return sorted(self._values)[len(self._values) // 2]
+        return sorted(self._values)[(len(self._values) - 1) // 2]
 
 
 class Budget:

@@ -14,9 +14,9 @@ class Readme(MetadataHookInterface):
     """Sets `readme` in the metadata."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        files = metadata["urls"]["Repository"] + "/blob/main/"
+        repository = metadata["urls"]["Repository"]
         text = Path(self.root, "README.md").read_text("utf-8")
-        metadata["readme"] = {
-            "content-type": "text/markdown",
-            "text": re.sub(r"\]\((?![a-z]+:|#)", f"]({files}", text),
-        }
+        # A picture itself, not the page around it.
+        text = re.sub(r"(!\[.*?\])\((?![a-z]+:)", rf"\1({repository}/raw/main/", text)
+        text = re.sub(r"\]\((?![a-z]+:|#)", f"]({repository}/blob/main/", text)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}

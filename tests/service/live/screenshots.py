@@ -63,7 +63,7 @@ async def _tour(board: Board, token: str, folder: Path, suffix: str) -> None:
     await picture("break")
     await board.page.keyboard.press("Escape")
     await board.go_to("account:bob")
-    await board.page.get_by_role("img", name="A circle of 3 transactions").wait_for()
+    await board.page.get_by_role("heading", name="Transactions that wait").wait_for()
     await picture("circle")
     await board.page.get_by_role("link", name="The whole").click()
     await board.page.get_by_role("heading", name="The last hour").wait_for()

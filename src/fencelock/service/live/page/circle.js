@@ -8,16 +8,19 @@ import { toLock } from "./route.js";
 
 const BOX = { width: 132, height: 40 };
 const DRAWN = 8;
+/** On a narrow screen the drawing would have no room for the names. */
+const LEAST_WIDTH = 460;
 
 export function Circle({ circle, name }) {
   const [ref, width] = useWidth();
   const { steps } = circle;
+  const drawn = width >= LEAST_WIDTH && steps.length > 1 && steps.length <= DRAWN;
   return html`<div class="circle" ref=${ref}>
-    ${width > 0 && steps.length > 1 && steps.length <= DRAWN && html`<${Drawing} steps=${steps} width=${Math.min(width, 620)} name=${name} />`}
+    ${drawn && html`<${Drawing} steps=${steps} width=${Math.min(width, 620)} name=${name} />`}
     <ol>
       ${steps.map(
         (step) => html`<li key=${step.transaction}>
-          <b>${visible(step.transaction)}</b> <bdi class="muted">${person(step.owner)}</bdi>
+          <b>${short(step.transaction, 9)}</b> <bdi class="muted">${person(step.owner)}</bdi>
           ${step.holds?.length > 0 && html` holds ${step.holds.map((each, at) => html`${at ? ", " : ""}<${Link} to=${each} here=${name} />`)} and`}
           ${" "}waits for <${Link} to=${step.waits_for} here=${name} />
         </li>`,
@@ -45,7 +48,7 @@ function Drawing({ steps, width, name }) {
       label=${step.waits_for} here=${step.waits_for === name} />`)}
     ${steps.map((step, at) => html`<g class="box">
       <rect x=${places[at].x - BOX.width / 2} y=${places[at].y - BOX.height / 2} width=${BOX.width} height=${BOX.height} rx="6" />
-      <text x=${places[at].x} y=${places[at].y - 3} class="strong">${short(step.transaction, 16)}</text>
+      <text x=${places[at].x} y=${places[at].y - 3} class="strong">${short(step.transaction, 9)}</text>
       <text x=${places[at].x} y=${places[at].y + 13}>${short(person(step.owner), 20)}</text>
     </g>`)}
   </svg>`;

@@ -16,7 +16,7 @@ MEANING: dict[Verdict, str] = {
     "correctness": "only a paused holder may still believe that it holds",
 }
 
-_BEYOND = "let your storage check the fence. No setting of this engine gives more: for correctness use another one"
+_BEYOND = "let your storage check the fence. No setting of this engine gives more: for correctness use another"
 
 
 class Report(NamedTuple):

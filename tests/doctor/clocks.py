@@ -25,7 +25,16 @@ class ShiftedClock:
         self._library = folder / "shifted_clock.so"
         self._shift = folder / "shift"
         self.set(0.0)
-        words = [compiler, "-shared", "-fPIC", "-O1", "-o", self._library, _SOURCE, "-ldl", "-lm"]
+        words = [
+            compiler,
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(self._library),
+            str(_SOURCE),
+            "-ldl",
+            "-lm",
+        ]
         subprocess.run(words, check=True)
 
     def set(self, seconds: float) -> None:

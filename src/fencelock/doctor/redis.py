@@ -7,7 +7,7 @@ from fencelock.doctor.checks import Finding, Setup, advice, bad, each_server, ok
 from fencelock.doctor.measures import TRIPS_PER_TTL, in_words
 from fencelock.engines.diagnosis import Server
 
-DATA = ("master", "replica", "seed")
+DATA = ("master", "replica", "seed", "node")
 """The roles of servers that keep data. A replica may be the master tomorrow."""
 
 _SLOTS = 16384
@@ -207,7 +207,7 @@ def cluster(setup: Setup) -> Finding | None:
         return bad(f"{served} of {_SLOTS} slots are served")
     size = int(min(server.number("cluster_size") for server in nodes))
     if size < 3:
-        return bad(f"{size} masters with slots")
+        return bad(f"masters with slots: {size}")
     alone = [each.where for each in nodes if each.role == "master" and not _replicas(each)]
     if alone:
         return advice(f"without a replica: {', '.join(alone)}", "give each master a replica")

@@ -6,6 +6,9 @@ from fencelock.core.durations import DRIFT
 from fencelock.doctor.checks import Finding, Setup, advice, bad, ok, whole_setup
 from fencelock.doctor.measures import TRIPS_PER_TTL, in_words, latency_of
 
+_MISLEADING = 1.0
+"""Seconds by which a wall clock may be off where only people read it."""
+
 
 @whole_setup(
     "reachable",
@@ -62,6 +65,25 @@ def clock(setup: Setup) -> Finding | None:
     if vague:
         return Finding("unknown", f"the answers are too slow to tell: {', '.join(vague)}")
     return ok(f"at most {in_words(limit)} off, 1 % of a ttl of {setup.ttl:g} s")
+
+
+@whole_setup(
+    "wall-clock",
+    why="No lease ends by it here, but in logs and ages that people read it is misleading.",
+    mend="run chrony or another NTP client on the servers and on this machine",
+    ask="ask your provider whether the clocks follow NTP",
+)
+def wall_clock(setup: Setup) -> Finding:
+    """For engines whose leases end by the time that has passed, and not by a clock that is set."""
+    clocks = {server.where: server.clock for server in setup.answering() if server.clock}
+    if not clocks:
+        return Finding("unknown", "no server tells what its clock shows")
+    wrong = [
+        f"{where} is {in_words(clock.offset, sign=True)} off"
+        for where, clock in clocks.items()
+        if abs(clock.offset) - clock.uncertainty > _MISLEADING
+    ]
+    return advice("; ".join(wrong)) if wrong else ok(f"at most {in_words(_MISLEADING)} off")
 
 
 @whole_setup(

@@ -59,7 +59,8 @@ def shortest_ttl(servers: Sequence[Server]) -> float:
     """
     latency = latency_of(servers)
     slowest = latency.p99 if latency else 0.0
-    drift = max((abs(clock.offset) for clock in clocks_of(servers)), default=0.0)
+    counting = [server for server in servers if server.own_clock]
+    drift = max((abs(clock.offset) for clock in clocks_of(counting)), default=0.0)
     needed = max(_FLOOR, TRIPS_PER_TTL * slowest, suggest_ttl(0.0, slowest, drift))
     return _rounded_up(needed)
 

@@ -63,7 +63,7 @@ class Server(NamedTuple):
     clock: Clock | None = None
     """None if its clock can't be asked."""
     own_clock: bool = True
-    """Whether it has a clock of its own, which may differ from this machine's."""
+    """Whether leases end by a wall clock of its own, which may differ from this machine's."""
     remote: bool = False
     """Whether it is reached over a network, and not on this machine."""
     encrypted: bool = False
@@ -118,3 +118,13 @@ async def measure(ask: Callable[[], Awaitable[float | None]], io: IO) -> Timing:
             break
     clock = Clock((low + high) / 2, abs(high - low) / 2, low > high + _STEP) if asked else None
     return Timing(tuple(round_trips), clock)
+
+
+def is_remote(host: str) -> bool:
+    """Whether requests to this host leave the machine, as far as its name tells."""
+    import ipaddress  # slow to import, and rarely needed
+
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"

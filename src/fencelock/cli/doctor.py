@@ -100,7 +100,8 @@ def doctor(
         report = _examine(target, ttl=ttl, timeout=timeout, probe=probe)
     except FencelockError as error:
         if as_json:
-            click.echo(json.dumps({"verdict": None, "error": str(error)}))
+            failure = {"verdict": None, "error": str(error), "exit_code": exits.NOT_EXAMINED}
+            click.echo(json.dumps(failure, ensure_ascii=False))
         say(str(error))
         return exits.NOT_EXAMINED
     known = {check.id for check in _checks(report)}

@@ -185,6 +185,9 @@ def test_replicas(server: RedisServer, redis_server: RedisFactory) -> None:
 
     report = examined(replica.url)
     assert (bad(report), report.verdict) == ({"role"}, "not safe")
+    probed = examined(replica.url, probe=True)
+    assert bad(probed) == {"role", "hand-over"}, "a probe that fails hides nothing"
+    assert "READONLY" in check(probed, "hand-over").detail
     assert f"a replica of {server.address}" in check(report, "role").detail
     replica.execute("REPLICAOF", "NO", "ONE")
     assert bad(examined(replica.url)) == set(), "it was promoted"
@@ -282,7 +285,8 @@ def test_clocks(
     for seconds in (5.0, -5.0):
         clock.set(seconds)
         report = examined(server.url)
-        assert bad(report) == {"clock"}
+        assert (bad(report), report.in_the_way) == ({"clock"}, ())
+        assert report.next.endswith("no setting gives more")
         (seen,) = report.clocks
         assert abs(seen.offset - seconds) <= seen.uncertainty + 0.01
         assert report.ttl is not None

@@ -92,6 +92,15 @@ def test_the_worst_server_counts_and_is_named() -> None:
 @pytest.mark.parametrize(
     ("rule", "server", "status"),
     [
+        (redis.role, master(role="master", cluster_enabled="1"), "bad"),
+        (
+            redis.role,
+            Server(
+                "a", "master", {"role": "master", "cluster_enabled": "1"}, {"CLUSTER INFO": "-"}
+            ),
+            "ok",
+        ),
+        (redis.cluster, Server("a", "master", {}, {"CLUSTER INFO": "NOPERM"}), "unknown"),
         (
             redis.stalls,
             master(latest_fork_usec="1200000", errorstat_NOPERM="count=3"),
@@ -147,8 +156,9 @@ def test_the_clock_and_the_doubt_about_it(clock: Clock | None, status: str) -> N
 
 def test_a_fence_that_falls_is_bad() -> None:
     assert made(common.hand_over, probe=Probe(0.001, (5, 6))).status == "ok"
-    found = made(common.hand_over, probe=Probe(0.001, (6, 6)))
-    assert (found.status, found.leaves) == ("bad", "not safe")
+    for probe in (Probe(0.001, (6, 6)), Probe(failure="NOREPLICAS")):
+        found = made(common.hand_over, probe=probe)
+        assert (found.status, found.leaves) == ("bad", "not safe")
 
 
 # --- measuring

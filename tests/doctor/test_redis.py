@@ -350,6 +350,20 @@ def test_a_client_refuses_a_set_up_that_gives_less(server: RedisServer) -> None:
             pass  # it was examined at the first contact
 
 
+def test_a_client_says_what_it_could_not_find_out(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    blind = server.add_user("blind", "hunter2", "~*", "&*", "+@all", "-info")
+    with fencelock.Client(blind, diagnose=True) as client:
+        for _ in range(2):
+            with client.lock("x"):
+                pass
+    (warning,) = [each.getMessage() for each in caplog.records if each.name == "fencelock.engine"]
+    assert warning.startswith(
+        "not known whether this set-up gives efficiency: role: INFO was refused"
+    )
+
+
 async def test_a_client_for_asyncio_does_too(server: RedisServer) -> None:
     import asyncio
 

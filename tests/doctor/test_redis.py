@@ -185,6 +185,9 @@ def test_replicas(server: RedisServer, redis_server: RedisFactory) -> None:
 
     report = examined(replica.url)
     assert (bad(report), report.verdict) == ({"role"}, "not safe")
+    probed = examined(replica.url, probe=True)
+    assert bad(probed) == {"role", "hand-over"}, "a probe that fails hides nothing"
+    assert "READONLY" in check(probed, "hand-over").detail
     assert f"a replica of {server.address}" in check(report, "role").detail
     replica.execute("REPLICAOF", "NO", "ONE")
     assert bad(examined(replica.url)) == set(), "it was promoted"
@@ -282,7 +285,8 @@ def test_clocks(
     for seconds in (5.0, -5.0):
         clock.set(seconds)
         report = examined(server.url)
-        assert bad(report) == {"clock"}
+        assert (bad(report), report.in_the_way) == ({"clock"}, ())
+        assert report.next.endswith("no setting gives more")
         (seen,) = report.clocks
         assert abs(seen.offset - seconds) <= seen.uncertainty + 0.01
         assert report.ttl is not None
@@ -344,6 +348,20 @@ def test_a_client_refuses_a_set_up_that_gives_less(server: RedisServer) -> None:
             server.config(maxmemory_policy="allkeys-lru")
         with client.lock("x"):
             pass  # it was examined at the first contact
+
+
+def test_a_client_says_what_it_could_not_find_out(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    blind = server.add_user("blind", "hunter2", "~*", "&*", "+@all", "-info")
+    with fencelock.Client(blind, diagnose=True) as client:
+        for _ in range(2):
+            with client.lock("x"):
+                pass
+    (warning,) = [each.getMessage() for each in caplog.records if each.name == "fencelock.engine"]
+    assert warning.startswith(
+        "not known whether this set-up gives efficiency: role: INFO was refused"
+    )
 
 
 async def test_a_client_for_asyncio_does_too(server: RedisServer) -> None:

@@ -121,17 +121,28 @@ def test_file_systems(tmp_path: Path) -> None:
     over = ["mount", "-t", "overlay", "-o", layers, "overlay", f"{folder}/over"]
     overlay = subprocess.run(over, check=False, capture_output=True).returncode == 0
     answer.append(examine(f"{folder}/over") if overlay else None)
+    def takes(purpose):
+        url = f"sqlite:///{folder}/over/locks.db"
+        try:
+            with fencelock.Client(url, diagnose=True) as client, client.lock("x", purpose=purpose):
+                return "taken"
+        except fencelock.UnsafeEngine as error:
+            return str(error)
+    answer.append([takes("efficiency"), takes("correctness")] if overlay else None)
     from tests.engines.sqlite.fuse import mount
     mount(f"{folder}/remote", "fuse.sshfs")
     answer.append(examine(f"{folder}/remote"))
     """,
         tmp_path,
     )
-    memory, overlay, remote = answer
+    memory, overlay, taken, remote = answer
     assert memory[:2] == [[], "correctness"]
     assert memory[2].startswith("tmpfs: after a reboot")
-    print("overlay", overlay)
     assert overlay is None or overlay[:2] == [["file-system"], "efficiency"]
+    if taken is not None:
+        efficiency, correctness = taken
+        assert efficiency == "taken"
+        assert "gives efficiency and not correctness: overlay" in correctness
     assert remote == [["file-system"], "not safe", "fuse.sshfs, a network file system"]
 
 

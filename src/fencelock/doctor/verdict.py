@@ -45,6 +45,8 @@ class Report(NamedTuple):
     @property
     def in_the_way(self) -> tuple[Check, ...]:
         """The bad checks that stand between this verdict and the next better one."""
+        if self.verdict == self.promise:  # nothing that can be mended leads further
+            return ()
         return tuple(
             check
             for check in self._everything()

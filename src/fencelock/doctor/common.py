@@ -77,7 +77,7 @@ def wall_clock(setup: Setup) -> Finding:
     """For engines whose leases end by the time that has passed, and not by a clock that is set."""
     clocks = {server.where: server.clock for server in setup.answering() if server.clock}
     if not clocks:
-        return Finding("unknown", "no server tells what its clock shows")
+        return Finding("unknown", "no server tells what its clock shows; --probe may help")
     wrong = [
         f"{where} is {in_words(clock.offset, sign=True)} off"
         for where, clock in clocks.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from fencelock.core.errors import EngineError, FencelockError
+from fencelock.core.errors import EngineError, FencelockError, Unsupported
 from fencelock.core.ticket import ADMITTED, Owner, Standing, Ticket
 from fencelock.doctor.checks import Probe
 from fencelock.engines.contract import Engine
@@ -19,6 +19,10 @@ async def hand_over(engine: Engine, io: IO, *, ttl: float, timeout: float) -> Pr
     """Take a lock that nobody else uses, let a second ticket wait for it, and release it."""
     try:
         return await _hand_over(engine, io, ttl, timeout)
+    except Unsupported as error:
+        if error.longest_ttl is None or error.longest_ttl >= ttl:
+            return Probe(failure=str(error))
+        return await hand_over(engine, io, ttl=error.longest_ttl, timeout=timeout)
     except FencelockError as error:
         return Probe(failure=str(error))
 

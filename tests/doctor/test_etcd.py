@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from fencelock.doctor import Report, etcd
+from fencelock.doctor import Report, common, etcd
 from fencelock.doctor.checks import Rule
-from fencelock.engines.diagnosis import Server
+from fencelock.doctor.measures import shortest_ttl
+from fencelock.engines.diagnosis import Clock, Server
 from tests.doctor.examining import bad, check, examined, examined_async, with_status
 from tests.doctor.recorded import judged
 from tests.servers import HOST
@@ -250,3 +251,10 @@ def test_a_member_that_lost_the_others() -> None:
     lost = member("a:2379", errors="etcdserver: no leader")
     assert judged(etcd.majority, lost).status == "bad"
     assert judged(etcd.majority, lost, member("b:2379", leader="7f")).status == "advice"
+
+
+def test_a_wall_clock_is_no_reason_for_a_longer_ttl() -> None:
+    wrong = member()._replace(round_trips=(0.1,), clock=Clock(-4.0, 0.5))
+    found = judged(common.wall_clock, wrong)
+    assert (found.status, found.detail) == ("advice", "a:2379 is -4 s off")
+    assert shortest_ttl([wrong]) == 3.0

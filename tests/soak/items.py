@@ -169,6 +169,7 @@ HARM = (
     "tests/conformance/test_cancellation.py",
     "tests/primitives/test_interruptions.py",
     "tests/engines",
+    "tests/doctor",
 )
 """Tests that stop, kill and cut holders, servers and connections, or that have many contenders."""
 

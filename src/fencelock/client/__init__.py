@@ -16,6 +16,7 @@ from fencelock.client.options import (
     Options,
     PolicyName,
 )
+from fencelock.core.durations import check_positive
 from fencelock.core.function_kind import is_async
 from fencelock.core.names import check_name, is_name
 from fencelock.core.ticket import Inspection
@@ -28,6 +29,7 @@ from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
 # Most programs need locks only: the other primitives are imported when they are first used.
 if TYPE_CHECKING:
+    from fencelock.doctor import Report
     from fencelock.primitives.election import AsyncElection, Election
     from fencelock.primitives.locked import AsyncDecorator, Decorator
     from fencelock.primitives.once import AsyncSchedule, Schedule, TakesLease
@@ -189,6 +191,26 @@ class AsyncClient(BaseClient):
             await context.notice_eviction(name)
         return broken
 
+    async def diagnose(
+        self: BaseClient, *, ttl: float | None = None, timeout: float = 2.0, probe: bool = False
+    ) -> Report:
+        """Examine the engine's servers: what is a lock there really good for? As `fencelock doctor`.
+
+        `ttl` is that of your locks; default: the client's. `timeout` is for each request. Nothing is changed,
+        unless `probe` is set: then it takes a lock and hands it over. `EngineError` if nothing can be
+        examined."""
+        from fencelock.doctor import examine  # few programs need it
+
+        ttl = self._defaults.ttl if ttl is None else self._check_ttl(ttl)
+        context = self._context
+        return await examine(
+            context.bare_engine,
+            context.io,
+            ttl=ttl,
+            timeout=check_positive("timeout", timeout),
+            probe=probe,
+        )
+
     async def close(self: BaseClient) -> None:
         """Release what is still held and close the connections."""
         await self._context.close()
@@ -207,7 +229,9 @@ class Client(BaseClient):
     folder. A dict, `{"order:*": url1, "*": url2}`, gives each name the engine of the first pattern that
     matches it; several URLs for one pattern share the names by hash. `ttl` is the default for this client's
     locks, 30 seconds if not given. `label` says in listings who you are. `purpose="correctness"` refuses
-    engines that can't promise it; `traits.condition` says what the promise of the others depends on.
+    engines that can't promise it; `traits.condition` says what the promise of the others depends on. With
+    `diagnose=True` the servers are examined before the first lock is taken, and every lock is refused with
+    `UnsafeEngine` if they give less than the purpose: see docs/doctor.md.
     `observers` are told of what this client does: `fencelock.observe`. `warn_after` is the default for this
     client's locks: a lease that is held for longer is logged once, with the place where it was acquired.
     """
@@ -335,6 +359,7 @@ class Client(BaseClient):
     inspect = blocking(AsyncClient.inspect)
     names = blocking(AsyncClient.names)
     break_lock = blocking(AsyncClient.break_lock)
+    diagnose = blocking(AsyncClient.diagnose)
     close = blocking(AsyncClient.close)
 
     def __enter__(self) -> Client:

@@ -14,5 +14,5 @@
 - `cluster.py`: which server is asked. `node.py`: one server. `blocking.py`, `multiplexed.py`: its calls
   for threads and for asyncio.
 - `wire.py`: etcd's methods, and the parts of transactions. `messages.proto`: etcd's messages.
-- `errors.py`: what a failed call means.
+- `errors.py`: what a failed call means. `diagnosis.py`: what the members say about themselves.
 """

@@ -40,6 +40,11 @@ class Cluster:
         return len(self._nodes)
 
     @property
+    def nodes(self) -> Sequence[Node]:
+        """All servers."""
+        return self._nodes
+
+    @property
     def node(self) -> Node:
         """The server that we ask at present."""
         return self._nodes[self._current]
@@ -86,6 +91,20 @@ class Cluster:
                         self.leave(node)
                 if not again or self._io.now() >= until:
                     raise
+
+    async def ask_at(self, node: Node, method: Method, request: Any, timeout: float) -> Any:
+        """Send a question to this server and to no other one."""
+        until, refused = self._io.now() + timeout, False
+        while True:
+            token = self._token
+            try:
+                token = await self._logged_in(node, until)
+                return await node.call(method, request, max(until - self._io.now(), 0.001), token)
+            except LoginNeeded:
+                self._forget_token(token)
+                if refused or self._login is None:
+                    raise
+                refused = True
 
     async def ask_all(
         self, calls: Sequence[tuple[Method, Any]], until: float

@@ -16,7 +16,8 @@ from fencelock.core.note import Note
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
-from fencelock.engines.etcd import listing, notes
+from fencelock.engines.diagnosis import Server
+from fencelock.engines.etcd import diagnosis, listing, notes
 from fencelock.engines.etcd.blocking import BlockingNode
 from fencelock.engines.etcd.cluster import Cluster
 from fencelock.engines.etcd.entering import enter
@@ -34,6 +35,7 @@ from fencelock.engines.etcd.tickets import Tickets
 from fencelock.engines.etcd.watches import Watcher
 from fencelock.engines.etcd.wire import created_at, delete, first, oldest, put, txn
 from fencelock.engines.failure import RequestFailed, translated
+from fencelock.engines.tls import tls_with_files
 from fencelock.io.contract import IO
 
 _LOOK_TIMEOUT = 2.0
@@ -60,9 +62,10 @@ class EtcdEngine(Engine):
         condition="most of the servers keep what they have on disk",
     )
 
-    def __init__(self, cluster: Cluster, where: str, io: IO) -> None:
+    def __init__(self, cluster: Cluster, url: Url, io: IO) -> None:
         self._cluster = cluster
-        self._where = where
+        self._url = url
+        self._where = str(url)
         self._io = io
         self._tickets = Tickets(cluster, io)
         self._listener = Listener(cluster, io, self._tickets.expiry.reached)
@@ -183,6 +186,10 @@ class EtcdEngine(Engine):
         holder = first(answer.responses[0].response_range)
         return holder.create_revision if holder is not None else 0
 
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        tls = tls_with_files(self._url, *_TLS_OPTIONS) if self._url.scheme == "etcds" else None
+        return await diagnosis.describe(self._cluster, tls, self._io, timeout)
+
     async def close(self) -> None:
         try:
             await self._listener.close()
@@ -210,7 +217,7 @@ def open_etcd(url: Url, io: IO) -> EtcdEngine:
         make(f"[{host}]:{port or 2379}" if ":" in host else f"{host}:{port or 2379}", credentials)
         for host, port in hosts
     ]
-    return EtcdEngine(Cluster(nodes, login, io), str(url), io)
+    return EtcdEngine(Cluster(nodes, login, io), url, io)
 
 
 def _credentials(url: Url) -> grpc.ChannelCredentials | None:

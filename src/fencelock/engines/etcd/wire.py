@@ -42,6 +42,8 @@ TIME_TO_LIVE = _method(
 AUTHENTICATE = _method(
     "Auth/Authenticate", messages.AuthenticateRequest, messages.AuthenticateResponse
 )
+STATUS = _method("Maintenance/Status", messages.StatusRequest, messages.StatusResponse)
+MEMBERS = _method("Cluster/MemberList", messages.MemberListRequest, messages.MemberListResponse)
 
 
 # The parts of a transaction are dicts: protobuf would copy messages at each level.

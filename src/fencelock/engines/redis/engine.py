@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 
@@ -37,6 +37,9 @@ from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.script import Script
 from fencelock.engines.resp.wire import Rejected, script_missing
 from fencelock.io.contract import IO
+
+if TYPE_CHECKING:
+    from fencelock.engines.diagnosis import Server
 
 _BATCH = 500
 """Keys per part of a listing."""
@@ -184,6 +187,22 @@ class RedisEngine(Engine):
     async def evict(self, name: str, *, timeout: float) -> bool:
         call = EVICT.call(keys_of(tag_of(name)))
         return bool(await self._ask(name, EVICT, call, timeout))
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        from fencelock.engines.resp.diagnosis import PING, TIME, describe  # few programs need it
+
+        return [
+            await describe(
+                node,
+                self._io,
+                timeout,
+                role=role,
+                serves=role == "master",
+                questions=questions,
+                time=PING if role == "sentinel" else TIME,
+            )
+            for role, node, questions in await self._topology.members(timeout)
+        ]
 
     async def close(self) -> None:
         with self._parked_lock:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.errors import EngineError
@@ -40,6 +40,9 @@ from fencelock.engines.redlock.scripts import EVICT, INSPECT
 from fencelock.engines.redlock.takeover import Taken, Takeover
 from fencelock.engines.redlock.ticket_state import TicketState
 from fencelock.io.contract import IO
+
+if TYPE_CHECKING:
+    from fencelock.engines.diagnosis import Server
 
 _Holder = tuple[Ticket, TicketState]
 
@@ -286,6 +289,12 @@ class RedlockEngine(Engine):
     async def evict(self, name: str, *, timeout: float) -> bool:
         answers = await self._quorum.call_all(name, EVICT, timeout)
         return answers.count(1) >= self._nodes.enough
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        from fencelock.engines.resp.diagnosis import describe  # few programs need it
+
+        nodes = [health.node for health in self._nodes.all]
+        return [await describe(node, self._io, timeout, role="node") for node in nodes]
 
     async def close(self) -> None:
         for id, state in list(self._states.items()):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import ADMITTED, Departure, Inspection, Standing, Ticket
@@ -20,6 +20,9 @@ from fencelock.engines.sqlite.named_pipes import Pipes
 from fencelock.engines.sqlite.operations import Operations, is_sweep_due
 from fencelock.engines.sqlite.uncontended import give_back, take
 from fencelock.io.contract import IO
+
+if TYPE_CHECKING:
+    from fencelock.engines.diagnosis import Server
 
 T = TypeVar("T")
 
@@ -127,6 +130,11 @@ class SqliteEngine(Engine):
 
     async def evict(self, name: str, *, timeout: float) -> bool:
         return await self._transact(WRITE, timeout, name, Operations.evict, name)
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        from fencelock.engines.sqlite.diagnosis import describe  # few programs need it
+
+        return [await describe(self._file, self._io)]
 
     async def close(self) -> None:
         self._listener.close()

@@ -7,6 +7,7 @@ The files, from the contract down to the socket:
     leaving.py         leave, evict, and a ticket that joined only if free
     inspection.py      inspect and names, for people
     notes.py           remember and recall
+    diagnosis.py       what the servers say about themselves, for the doctor
     queues.py          what these share: which tickets wait for which nodes, and which have expired
     admission.py       the rule: which tickets of a listing hold, and what the others wait for
     entry.py           what this client knows of a ticket of its own

@@ -7,13 +7,15 @@ docs/engines/zookeeper.md. The package's docstring has a map of the files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from fencelock.core.errors import EngineError, Unsupported
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
+from fencelock.engines.diagnosis import Server
 from fencelock.engines.failure import RequestFailed, translated
-from fencelock.engines.zookeeper import leaving, queueing, requests
+from fencelock.engines.zookeeper import diagnosis, leaving, queueing, requests
 from fencelock.engines.zookeeper.batch import done, missing
 from fencelock.engines.zookeeper.entry import Entry
 from fencelock.engines.zookeeper.inspection import inspect, names_in_use
@@ -32,6 +34,7 @@ class ZooKeeperEngine(Engine):
 
     def __init__(self, url: Url, io: IO) -> None:
         settings = settings_of(url)
+        self._settings = settings
         self._session = settings.session
         self._where = str(url)
         self._io = io
@@ -186,6 +189,15 @@ class ZooKeeperEngine(Engine):
                 raise reply[1] if isinstance(reply, list) else reply
         seen = await inspect(self._queues, ticket.name, 0, until)
         return seen.holders[0].fence if seen.holders else 0
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        servers = await diagnosis.describe(self._settings, self._io, timeout)
+        leaders = [at for at, server in enumerate(servers) if server.role in diagnosis.LEADING]
+        if probe and len(leaders) == 1:
+            with suppress(RequestFailed):  # what the doctor does next fails as well, and says why
+                clock = await diagnosis.leader_clock(self._queues, timeout)
+                servers[leaders[0]] = servers[leaders[0]]._replace(clock=clock)
+        return servers
 
     async def close(self) -> None:
         self._queues.wake_all()

@@ -66,9 +66,7 @@ async def _create(queues: Queues, ticket: Ticket, parent: str, until: float) -> 
         batch = await queues.transport.exchange([container, *wanted], until)
         made = batch.replies.pop(0)
         if gone(made):
-            parts = queues.root.split("/")
-            paths = ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
-            await queues.make_nodes(paths, until)
+            await queues.make_root(until)
         elif not existed(made):
             value(made)
     return batch

@@ -73,6 +73,11 @@ class Queues:
             if not existed(reply):
                 value(reply)
 
+    async def make_root(self, until: float) -> None:
+        """Create the node below which all queues are, and those above it."""
+        parts = self.root.split("/")
+        await self.make_nodes(["/".join(parts[:end]) for end in range(2, len(parts) + 1)], until)
+
     # --- which nodes our tickets wait for
 
     def wait_for(self, entry: Entry, blockers: Blockers) -> None:

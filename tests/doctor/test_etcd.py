@@ -1,0 +1,260 @@
+"""Each check of etcd on a real cluster that has the fault, and on one that has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from fencelock.doctor import Report, common, etcd
+from fencelock.doctor.checks import Rule
+from fencelock.doctor.measures import shortest_ttl
+from fencelock.engines.diagnosis import Clock, Server
+from tests.doctor.examining import bad, check, examined, examined_async, with_status
+from tests.doctor.recorded import judged
+from tests.servers import HOST
+from tests.servers_etcd import EtcdCluster
+from tests.waiting import eventually
+
+HISTORY = {"elections", "disk"}
+"""Checks of what has happened since the start. After some tests, or on a busy machine, they are bad."""
+
+QUOTA = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    """Two members with a small quota. Each test repairs what it has done."""
+    folder = tmp_path_factory.mktemp("two")
+    settings: dict[str, Any] = {
+        "quota_backend_bytes": QUOTA,
+        # Members may be added also while the others have not been up for long.
+        "strict_reconfig_check": "false",
+        # A busy machine must cost no leader.
+        "heartbeat_interval": 300,
+        "election_timeout": 1500,
+    }
+    with EtcdCluster(folder, size=2, **settings) as cluster:
+        yield cluster
+
+
+@pytest.fixture(autouse=True)
+def _few_round_trips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencelock.engines.diagnosis._MOST", 10)
+
+
+@pytest.mark.parametrize("examine", [examined, examined_async])
+def test_a_cluster_without_a_fault(etcd_url: str, examine: Callable[..., Report]) -> None:
+    report = examine(etcd_url, probe=True)
+    assert with_status(report, "bad", "unknown", "advice") - HISTORY == set()
+    assert (report.verdict, report.promise) == ("correctness", "correctness")
+    assert report.latency is not None
+    assert 0 < report.latency.p50 <= report.latency.p99
+    assert len(report.clocks) == 3
+    assert all(abs(clock.offset) <= clock.uncertainty + 0.01 for clock in report.clocks)
+    assert check(report, "members").detail == "3 members"
+    assert check(report, "hand-over").detail.startswith("handed over")
+
+
+def test_one_member_with_tls(tmp_path: Path) -> None:
+    with EtcdCluster(tmp_path, size=1, tls=True) as alone:
+        files = f"ca={tmp_path}/authority.pem&cert={alone.folder}/certificate.pem"
+        report = examined(f"{alone.url}?{files}&key={alone.folder}/certificate.pem")
+    assert bad(report) - HISTORY == {"members"}
+    assert check(report, "members").detail == "1 member"
+    assert with_status(report, "unknown") == set(), "the metrics can be read with TLS, too"
+    assert report.verdict == "correctness"
+
+
+def test_two_members(two: EtcdCluster) -> None:
+    report = examined(two.url)
+    assert bad(report) - HISTORY == {"members"}
+    assert report.verdict == "correctness"
+    report = examined(f"etcd://{two.members[0].address}")
+    assert "names 1 of 2 members" in check(report, "addresses").detail
+    assert two.members[1].address in check(report, "addresses").detail
+
+
+@pytest.mark.parametrize("examine", [examined, examined_async])
+def test_a_member_that_is_frozen(two: EtcdCluster, examine: Callable[..., Report]) -> None:
+    frozen, other = two.members
+    with two.frozen(frozen):
+        report = examine(two.url, timeout=1.5)
+    eventually(two.leader, "a leader")
+    assert bad(report) - HISTORY == {"reachable", "majority", "members"}
+    assert report.verdict == "not safe"
+    assert frozen.address in check(report, "reachable").detail
+    assert other.address in check(report, "majority").detail
+    assert check(report, "addresses").status == "ok"
+
+
+def test_members_of_two_clusters(two: EtcdCluster, etcd_url: str) -> None:
+    report = examined(f"{etcd_url},{two.members[0].address}")
+    assert bad(report) - HISTORY == {"cluster"}
+    assert report.verdict == "not safe"
+
+
+@pytest.mark.parametrize(("option", "id"), [(["--learner"], "learners"), ([], "members")])
+def test_members_that_never_started(two: EtcdCluster, option: list[str], id: str) -> None:
+    # Each has another address: etcd would take it for the one that was removed a moment ago.
+    peer = f"--peer-urls=http://{HOST}:{len(option) + 1}"
+    added = two.ctl("member", "add", "m9", peer, *option)["member"]["ID"]
+    report = examined(two.url)
+    two.ctl("member", "remove", f"{added:x}")
+    found = check(report, id)
+    assert (found.status, report.verdict) == ("bad", "correctness")
+    assert f"{added:x}" in f"{found.detail} {found.mend}"
+    assert check(report, "learners").status == ("bad" if option else "ok")
+
+
+def test_a_database_near_its_quota(two: EtcdCluster) -> None:
+    assert check(examined(two.url), "space").status == "ok"
+    while (size := _size(two)) <= 0.9 * QUOTA:
+        two.ctl("put", "fill", "x" * (90_000 if size < 0.7 * QUOTA else 20_000))
+    report = examined(two.url)
+    assert bad(report) - HISTORY == {"members", "space"}
+    assert report.verdict == "correctness"
+    with pytest.raises(AssertionError, match="space exceeded"):
+        _fill(two)
+    report = examined(two.url)
+    assert bad(report) - HISTORY == {"members", "space", "alarms"}
+    assert "NOSPACE" in check(report, "alarms").detail
+    assert report.verdict == "not safe"
+    two.ctl("del", "fill")
+    revision = two.ctl("get", "x")["header"]["revision"]
+    two.ctl("compaction", str(revision))
+    two.ctl("defrag")
+    two.ctl("alarm", "disarm")
+    # One member may be behind the other for a moment.
+    eventually(lambda: bad(examined(two.url)) - HISTORY == {"members"}, "the alarm to be off")
+    eventually(
+        lambda: check(examined(two.url), "history").detail == "0 changes are kept",
+        "the history to be compacted",
+    )
+
+
+def _size(cluster: EtcdCluster) -> int:
+    return max(int(each["Status"]["dbSize"]) for each in cluster.ctl("endpoint", "status"))
+
+
+def _fill(cluster: EtcdCluster) -> None:
+    while True:
+        cluster.ctl("put", "fill", "x" * 90_000)
+
+
+def test_users_without_rights(two: EtcdCluster) -> None:
+    two.ctl("user", "add", "root:pw")
+    two.ctl("user", "grant-role", "root", "root")
+    two.ctl("user", "add", "someone:pw")
+    two.ctl("role", "add", "locks")
+    two.ctl("auth", "enable")
+    two.login = "root:pw"
+    try:
+        login = two.url.replace("://", "://someone:pw@")
+        for url, why in ((two.url, "user name is empty"), (login, "permission denied")):
+            report = examined(url)
+            assert bad(report) - HISTORY == {"members", "rights"}
+            assert why in check(report, "rights").detail
+            assert report.verdict == "not safe"
+        mend = etcd.rights.mend.replace("ROLE", "locks")
+        assert mend.startswith("etcdctl ")
+        two.ctl(*mend.split()[1:])
+        two.ctl("user", "grant-role", "someone", "locks")
+        report = examined(login, probe=True)
+        assert bad(report) - HISTORY == {"members"}
+        assert check(report, "hand-over").status == "ok"
+    finally:
+        two.ctl("auth", "disable")
+        two.login = ""
+
+
+def test_many_elections(two: EtcdCluster) -> None:
+    before = two.members[0].metrics()["etcd_server_leader_changes_seen_total"]
+    ids = {each["name"]: each["ID"] for each in two.ctl("member", "list")["members"]}
+    for _ in range(5):
+        leader = eventually(two.leader, "a leader")
+        (other,) = (each for each in two.members if each is not leader)
+        two.ctl("move-leader", f"{ids[other.member]:x}")
+        eventually(lambda: two.leader() is other, "the other leader")  # noqa: B023
+    found = check(examined(two.url), "elections")
+    assert found.status == "bad"
+    assert f"{before + 5:.0f} since it started 0 minutes ago" in found.detail
+
+
+# --- what these clusters can't be brought to say
+
+FSYNC = "etcd_disk_wal_fsync_duration_seconds"
+
+
+def member(where: str = "a:2379", **said: str) -> Server:
+    return Server(where, "member", MappingProxyType(said), own_clock=False)
+
+
+def flushes(**counts: int) -> dict[str, Any]:
+    """A histogram as etcd's metrics have it: `flushes(le8=90, leInf=100)`, in milliseconds."""
+    bounds = {name: name[2:] for name in counts}
+    return {f"{FSYNC}_count": str(counts["leInf"])} | {
+        f'{FSYNC}_bucket{{le="{"+Inf" if at == "Inf" else float(at) / 1000}"}}': str(counts[name])
+        for name, at in bounds.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "said", "status", "found"),
+    [
+        (etcd.disk, flushes(le1=0, le8=990, le16=1000, leInf=1000), "ok", "8.0 ms"),
+        (etcd.disk, flushes(le1=0, le8=980, le16=1000, leInf=1000), "bad", "12.0 ms"),
+        (etcd.disk, flushes(le8=10, le8192=10, leInf=1000), "bad", "8.19 s"),
+        (etcd.disk, flushes(le8=0, leInf=0), "unknown", "has not flushed"),
+        (etcd.flush, {f"{FSYNC}_count": "0", "etcd_server_proposals_applied_total": "9"}, "bad", ""),
+        (etcd.flush, {}, "unknown", FSYNC),
+        (etcd.space, {"dbSize": "1000"}, "unknown", "quota"),
+        (etcd.space, {"dbSize": "8e8", "etcd_server_quota_backend_bytes": "1e9"},
+         "advice", "763 MB of 954 MB"),
+        (etcd.history, {"revision": "900000", "etcd_debugging_mvcc_compact_revision": "-1"},
+         "advice", "900,000 changes are kept, because it was never compacted"),
+        (etcd.history, {"revision": "900000", "etcd_debugging_mvcc_compact_revision": "8e5"},
+         "ok", "100,000 changes"),
+        (etcd.elections, {"etcd_server_leader_changes_seen_total": "30", "Date": "36e3",
+         "process_start_time_seconds": "0"}, "ok", "30 since it started 10 hours ago"),
+        (etcd.alarms, {"errors": "memberID:1 alarm:CORRUPT "}, "bad", "CORRUPT"),
+        (etcd.version, {"version": "3.4.21"}, "bad", "older than 3.4.22"),
+        (etcd.version, {"version": "3.5.2"}, "bad", "older than 3.5.6"),
+        (etcd.version, {"version": "3.5.21"}, "ok", "3.5.21"),
+        (etcd.version, {"version": "3.6.0-rc.1"}, "ok", "3.6.0"),
+        (etcd.version, {"version": "3.3.27"}, "bad", "needs 3.4"),
+        (etcd.version, {"version": "unknown"}, "unknown", ""),
+        (etcd.members, {"members": "1 voter - a\n2 voter - b\n3 voter - c\n4 voter - d"},
+         "advice", "4 members"),
+        (etcd.members, {}, "unknown", "members"),
+    ],
+)  # fmt: skip
+def test_facts_and_judgements(rule: Rule, said: dict[str, str], status: str, found: str) -> None:
+    made_of = judged(rule, member(**said))
+    assert made_of.status == status
+    assert found in made_of.detail
+    assert made_of.mend or status == "ok"
+
+
+def test_a_member_that_hides_its_metrics() -> None:
+    hiding = member()._replace(refused={"GET /metrics": "403 Forbidden"})
+    for rule in (etcd.flush, etcd.disk, etcd.elections, etcd.history):
+        assert judged(rule, hiding).detail == "GET /metrics was refused: 403 Forbidden"
+        assert "/metrics" in judged(rule, hiding).mend
+    assert judged(etcd.flush, hiding).leaves == "efficiency", "so --require does not pass unseen"
+
+
+def test_a_member_that_lost_the_others() -> None:
+    lost = member("a:2379", errors="etcdserver: no leader")
+    assert judged(etcd.majority, lost).status == "bad"
+    assert judged(etcd.majority, lost, member("b:2379", leader="7f")).status == "advice"
+
+
+def test_a_wall_clock_is_no_reason_for_a_longer_ttl() -> None:
+    wrong = member()._replace(round_trips=(0.1,), clock=Clock(-4.0, 0.5))
+    found = judged(common.wall_clock, wrong)
+    assert (found.status, found.detail) == ("advice", "a:2379 is -4 s off")
+    assert shortest_ttl([wrong]) == 3.0

@@ -17,6 +17,7 @@ from fencelock.cli.listing import ls, show
 from fencelock.cli.messages import say, start_log
 from fencelock.cli.migrate import migrate
 from fencelock.cli.options import url_option
+from fencelock.cli.plan.command import plan
 from fencelock.cli.run import run
 from fencelock.cli.schema import schema
 from fencelock.cli.serve import serve
@@ -43,7 +44,7 @@ def cli(url: str | None) -> None:
     """
 
 
-for command in (run, ls, show, top, break_, schema, migrate, bench, serve, token, demo):
+for command in (run, ls, show, top, break_, schema, migrate, bench, plan, serve, token, demo):
     cli.add_command(command)
 
 

@@ -60,6 +60,13 @@ def test_an_engine_has_a_limit_whatever_the_names() -> None:
     assert short.partition_busy > FULL
 
 
+def test_requests_wait_for_one_another_at_a_busy_engine() -> None:
+    everybody_alone = model(names=10**9)
+    for used, delay in ((0.5, 0.0005), (0.9, 0.0045)):  # a request takes half a millisecond
+        load = everybody_alone.at(1000.0 * used)
+        assert load.mean_wait_anywhere == pytest.approx(SPEED.pair / 2 + delay, rel=0.01)
+
+
 def test_no_partitions_help_a_name_that_is_too_much_for_one() -> None:
     assert model(names=1).at(5000.0).partitions_needed is None
 

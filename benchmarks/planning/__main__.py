@@ -26,7 +26,7 @@ def main() -> int:
     real.add_argument("--engine", action="append", choices=("redis", "sqlite"))
     large = what.add_parser("scale", help="a simulation of many clients on many names")
     large.add_argument("--clients", type=int, default=1_000_000)
-    large.add_argument("--into", type=Path, metavar="FOLDER", help="also write the charts there")
+    large.add_argument("--into", type=Path, metavar="FOLDER", help="also draw the chart there")
     chosen = parser.parse_args()
     if chosen.what == "measured":
         lines = measured(chosen.engine or ["redis", "sqlite"], chosen.seconds)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from benchmarks.report.charts import draw_bars, draw_curves
 from benchmarks.rounds import Table
+from fencelock.cli.charts.draw import draw_bars, draw_curves
 
 
 class Picture(NamedTuple):

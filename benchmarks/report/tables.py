@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator
 
 from benchmarks.rounds import Table
+from fencelock.cli.charts.draw import figure
 
 HEADER = """\
 | what | ours | against | theirs | ratio | middle half | goal |
@@ -51,15 +52,6 @@ def notes(table: Table) -> Iterator[str]:
     """The notes of a table."""
     for note in table.notes:
         yield f"- {table.title}: {note}"
-
-
-def figure(value: float) -> str:
-    """A number with three digits, without trailing zeros."""
-    if math.isinf(value):
-        return "∞"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{float(f'{value:.3g}'):g}"
 
 
 def _middle_half(values: list[float]) -> str:

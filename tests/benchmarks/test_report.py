@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-from benchmarks.report.charts import Curves, draw_bars, draw_curves, spread
 from benchmarks.report.results import as_json, disagreements
-from benchmarks.report.svg import Scale
 from benchmarks.rounds import Table
+from fencelock.cli.charts.draw import Curves, draw_bars, draw_curves, spread
+from fencelock.cli.charts.svg import Scale
 
 ROOT = Path(__file__).parent.parent.parent
 SVG = "{http://www.w3.org/2000/svg}"

@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from benchmarks.report.tables import details, figure, notes, rows
+from benchmarks.report.tables import details, notes, rows
 from benchmarks.rounds import Table, interleave, patience
+from fencelock.cli.charts.draw import figure
 
 
 def fail() -> float:

@@ -69,6 +69,8 @@ def figures_of(cli: Cli) -> None:
     assert (found["shortest_ttl"] is None) == (found["traits"]["heartbeat"] is not None)
     assert all("please report" not in line for line in found["warnings"])
     assert all(line.startswith("fencelock: measuring ") for line in ended.stderr.splitlines())
+    planned = cli("plan", "--rate", "9", "--held", "1ms", "--from", "-", input=ended.stdout)
+    assert found["engine"] in planned.stdout, planned.stderr
 
 
 @pytest.mark.slow

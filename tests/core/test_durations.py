@@ -16,6 +16,7 @@ from fencelock.core.durations import (
     check_timeout,
     check_ttl,
     deadline,
+    seconds,
     suggest_ttl,
 )
 
@@ -64,6 +65,23 @@ def test_what_is_no_number(check: Any, value: Any) -> None:
 def test_a_ttl_must_be_given() -> None:
     with pytest.raises(TypeError, match="ttl must be a number of seconds, not NoneType"):
         check_ttl(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("90", 90.0), ("1.5s", 1.5), ("200ms", 0.2), ("300us", 0.0003), ("300µs", 0.0003), ("15m", 900.0),
+        ("2h", 7200.0), ("1d", 86400.0),
+    ],
+)  # fmt: skip
+def test_durations_as_text(text: str, value: float) -> None:
+    assert seconds(text) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("text", ["", "ms", "long", "5 apples", "5mm", "1h30m"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration: give seconds, or for example 200ms"):
+        seconds(text)
 
 
 @given(SECONDS, TTLS)

@@ -18,6 +18,7 @@ from fencelock.cli.listing import ls, show
 from fencelock.cli.messages import say, start_log
 from fencelock.cli.migrate import migrate
 from fencelock.cli.options import url_option
+from fencelock.cli.plan.command import plan
 from fencelock.cli.run import run
 from fencelock.cli.schema import schema
 from fencelock.cli.serve import serve
@@ -44,7 +45,10 @@ def cli(url: str | None) -> None:
     """
 
 
-for command in (run, ls, show, top, break_, schema, migrate, doctor, bench, serve, token, demo):
+for command in (
+    *(run, ls, show, top, break_, schema, migrate, bench),
+    *(doctor, plan, serve, token, demo),
+):
     cli.add_command(command)
 
 

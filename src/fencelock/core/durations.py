@@ -66,17 +66,18 @@ def _number(what: str, value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+"""The longer ones first: "ms" ends in "s"."""
 
 
 def seconds(text: str) -> float:
-    """Seconds from a number with or without a unit: 90, 15m, 1h, 1d."""
-    unit = text[-1:] if text[-1:] in UNITS else ""
+    """Seconds from a number with or without a unit: 90, 200ms, 15m, 1h, 1d."""
+    unit = next((unit for unit in UNITS if text.endswith(unit)), "")
     try:
         return float(text.removesuffix(unit)) * UNITS.get(unit, 1.0)
     except ValueError:
         raise ValueError(
-            f"{text!r} is not a duration: give seconds, or for example 15m, 1h, 1d"
+            f"{text!r} is not a duration: give seconds, or for example 200ms, 15m, 1h, 1d"
         ) from None
 
 

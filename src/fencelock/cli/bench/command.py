@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -22,8 +22,19 @@ from fencelock.cli.options import (
 from fencelock.cli.tables import print_table
 
 if TYPE_CHECKING:
+    from fencelock.cli.bench.figures import Figure
     from fencelock.cli.bench.steps import Show
     from fencelock.engines.contract import Traits
+
+
+seconds_option = click.option(
+    "--seconds",
+    type=click.FloatRange(1, 300),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="About how long to measure. The start of processes takes a little more.",
+)
 
 
 @click.command(
@@ -33,14 +44,7 @@ Examples:
   FENCELOCK_URL=postgresql://me:secret@db1/app fencelock bench --json > figures.json"""
 )
 @engine_argument
-@click.option(
-    "--seconds",
-    type=click.FloatRange(1, 300),
-    default=30.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="About how long to measure. The start of processes takes a little more.",
-)
+@seconds_option
 @json_option
 @url_option
 def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) -> None:
@@ -54,29 +58,44 @@ def bench(engine: str | None, seconds: float, as_json: bool, url: str | None) ->
     """
     # Only here, because the other commands don't need it.
     from fencelock.cli.bench.expect import expectations, shortest_ttl, warnings
-    from fencelock.cli.bench.steps import STEPS, Bench
     from fencelock.core.url import Url
 
     where = only_url(engine, url)
-    say_warnings()
-    with exit_on_signals(), open_client(where) as client:
-        traits = client.traits
-        # If the engine can't be reached, this raises before anything is started.
-        client.inspect("fencelock-bench", limit=0)
-        with _progress(STEPS) as show:
-            measuring = Bench(client, where, seconds, show)
-            figures = measuring.run()
+    measured = measure(where, seconds)
+    traits, figures = measured.traits, measured.figures
     found = {
         "engine": str(Url.parse(where)),
         "figures": figures,
         "shortest_ttl": shortest_ttl(figures) if traits.leases_expire else None,
         "expect": expectations(traits, figures),
-        "warnings": warnings(traits, figures, measuring.overlaps),
+        "warnings": warnings(traits, figures, measured.overlaps),
     }
     if as_json:
         click.echo(json.dumps(_as_json(found, traits), indent=2, ensure_ascii=False))
     else:
         _print(found)
+
+
+class Measured(NamedTuple):
+    """What was measured at an engine."""
+
+    traits: Traits
+    figures: dict[str, Figure]
+    overlaps: int
+
+
+def measure(url: str, seconds: float) -> Measured:
+    """Measure an engine, and show the progress."""
+    from fencelock.cli.bench.steps import STEPS, Bench
+
+    say_warnings()
+    with exit_on_signals(), open_client(url) as client:
+        # If the engine can't be reached, this raises before anything is started.
+        client.inspect("fencelock-bench", limit=0)
+        with _progress(STEPS) as show:
+            measuring = Bench(client, url, seconds, show)
+            figures = measuring.run()
+        return Measured(client.traits, figures, measuring.overlaps)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from benchmarks.report.svg import (
+from fencelock.cli.charts.svg import (
     RIVALS,
     Scale,
     bar,
@@ -15,7 +15,6 @@ from benchmarks.report.svg import (
     path,
     text,
 )
-from benchmarks.report.tables import figure
 
 WIDTH = 820
 LIMIT = "limit: "
@@ -92,6 +91,15 @@ def draw_curves(
         parts.append(line(x + 6, ends[label], right + 8, y, colour, 0.7))
         parts.append(text(right + 12, y + 4, label, colour))
     return document(WIDTH, bottom + 58, parts, theme=theme)
+
+
+def figure(value: float) -> str:
+    """A number with three digits, without trailing zeros."""
+    if math.isinf(value):
+        return "∞"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{float(f'{value:.3g}'):g}"
 
 
 def spread(wanted: Mapping[str, float], apart: float) -> dict[str, float]:

@@ -1,0 +1,1 @@
+"""How right the model of `fencelock plan` is: against real engines, and against a simulation."""

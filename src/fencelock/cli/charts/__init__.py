@@ -1,0 +1,1 @@
+"""Charts as SVG: for `fencelock plan`, and for the benchmark of this repository."""

@@ -1,0 +1,1 @@
+"""`fencelock plan`: what contention to expect."""

@@ -15,6 +15,10 @@ from fencelock.core.errors import FencelockError
 
 CONFLICT = 1
 """The lock was not free in time; `-E` chooses another code. `flock` uses 1, too."""
+WORSE = 1
+"""The doctor found less than what is required."""
+NOT_EXAMINED = 2
+"""The doctor could not examine it."""
 USAGE = 64
 """The command line is wrong (EX_USAGE of sysexits.h; `flock` uses it, too)."""
 UNAVAILABLE = 69

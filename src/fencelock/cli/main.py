@@ -13,6 +13,7 @@ from fencelock.cli import exits
 from fencelock.cli.bench.command import bench
 from fencelock.cli.break_ import break_
 from fencelock.cli.demo.command import demo
+from fencelock.cli.doctor import doctor
 from fencelock.cli.listing import ls, show
 from fencelock.cli.messages import say, start_log
 from fencelock.cli.migrate import migrate
@@ -43,7 +44,7 @@ def cli(url: str | None) -> None:
     """
 
 
-for command in (run, ls, show, top, break_, schema, migrate, bench, serve, token, demo):
+for command in (run, ls, show, top, break_, schema, migrate, doctor, bench, serve, token, demo):
     cli.add_command(command)
 
 

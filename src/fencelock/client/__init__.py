@@ -16,6 +16,7 @@ from fencelock.client.options import (
     Options,
     PolicyName,
 )
+from fencelock.core.durations import check_positive
 from fencelock.core.function_kind import is_async
 from fencelock.core.names import check_name, is_name
 from fencelock.core.ticket import Inspection
@@ -28,6 +29,7 @@ from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
 # Most programs need locks only: the other primitives are imported when they are first used.
 if TYPE_CHECKING:
+    from fencelock.doctor import Report
     from fencelock.primitives.election import AsyncElection, Election
     from fencelock.primitives.locked import AsyncDecorator, Decorator
     from fencelock.primitives.once import AsyncSchedule, Schedule, TakesLease
@@ -189,6 +191,26 @@ class AsyncClient(BaseClient):
             await context.notice_eviction(name)
         return broken
 
+    async def diagnose(
+        self: BaseClient, *, ttl: float | None = None, timeout: float = 2.0, probe: bool = False
+    ) -> Report:
+        """Examine the engine's servers: what is a lock there really good for? As `fencelock doctor`.
+
+        `ttl` is that of your locks; default: the client's. `timeout` is for each request. Nothing is changed,
+        unless `probe` is set: then it takes a lock and hands it over. `EngineError` if nothing can be
+        examined."""
+        from fencelock.doctor import examine  # few programs need it
+
+        ttl = self._defaults.ttl if ttl is None else self._check_ttl(ttl)
+        context = self._context
+        return await examine(
+            context.bare_engine,
+            context.io,
+            ttl=ttl,
+            timeout=check_positive("timeout", timeout),
+            probe=probe,
+        )
+
     async def close(self: BaseClient) -> None:
         """Release what is still held and close the connections."""
         await self._context.close()
@@ -335,6 +357,7 @@ class Client(BaseClient):
     inspect = blocking(AsyncClient.inspect)
     names = blocking(AsyncClient.names)
     break_lock = blocking(AsyncClient.break_lock)
+    diagnose = blocking(AsyncClient.diagnose)
     close = blocking(AsyncClient.close)
 
     def __enter__(self) -> Client:

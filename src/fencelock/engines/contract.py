@@ -27,6 +27,7 @@ from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 
 if TYPE_CHECKING:
+    from fencelock.engines.diagnosis import Server
     from fencelock.observe.audience import Audience
 
 NO_SHARING = (
@@ -223,6 +224,17 @@ class Engine(ABC):
 
         A ticket that held alone counts as lost. When the answer comes, no evicted ticket holds any more.
         """
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> Sequence[Server]:
+        """What each server behind this engine says about itself, for `fencelock.doctor` to judge.
+
+        It changes nothing, unless `probe` is set: then it may write what it needs, for example to learn a
+        clock that can't be asked otherwise, and removes it again. `timeout` is for each request. A server
+        that does not answer is described with its `failure`, and the others are examined nevertheless. What
+        a server refuses to tell is noted, too: no right is needed that the engine does not need for locks.
+        An engine that can't describe its servers returns none.
+        """
+        return ()
 
     @abstractmethod
     async def close(self) -> None:

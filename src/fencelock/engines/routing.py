@@ -76,6 +76,10 @@ class RoutedEngine(Engine):
     def parts(self) -> Sequence[Engine]:
         return self._engines
 
+    def patterns_of(self, part: Engine) -> list[str]:
+        """The patterns of the names that a part may keep."""
+        return [pattern for pattern, engines in self._table if part in engines]
+
     def observed(self, audience: Audience, now: Callable[[], float]) -> RoutedEngine:
         observed = {engine: engine.observed(audience, now) for engine in self._engines}
         table = [(pattern, [observed[each] for each in parts]) for pattern, parts in self._table]

@@ -25,6 +25,7 @@ from fencelock.core.errors import EngineError
 from fencelock.core.names import matches
 from fencelock.core.ticket import ADMITTED, WAITING, Departure, Inspection, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
+from fencelock.engines.diagnosis import Server
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis import requests
 from fencelock.engines.redis.batches import MIN_TIMEOUT, Batches, time_left
@@ -33,6 +34,7 @@ from fencelock.engines.redis.replies import inspection_of, pushed_standing, stan
 from fencelock.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RECALL, REMEMBER
 from fencelock.engines.redis.topology import Topology, ask
 from fencelock.engines.resp.advice import explained, first_word
+from fencelock.engines.resp.diagnosis import PING, TIME, describe
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.script import Script
 from fencelock.engines.resp.wire import Rejected, script_missing
@@ -178,6 +180,20 @@ class RedisEngine(Engine):
     async def evict(self, name: str, *, timeout: float) -> bool:
         call = EVICT.call(keys_of(tag_of(name)))
         return bool(await self._ask(name, EVICT, call, timeout))
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        return [
+            await describe(
+                node,
+                self._io,
+                timeout,
+                role=role,
+                serves=role == "master",
+                questions=questions,
+                time=PING if role == "sentinel" else TIME,
+            )
+            for role, node, questions in await self._topology.members(timeout)
+        ]
 
     async def close(self) -> None:
         with self._parked_lock:

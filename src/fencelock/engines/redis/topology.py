@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from binascii import crc_hqx
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import hiredis
 
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis.keys import tag_of
 from fencelock.engines.resp.advice import WRONG_NODE, WRONG_SERVER, first_word, rejection
+from fencelock.engines.resp.diagnosis import DATA_QUESTIONS, Question
 from fencelock.engines.resp.link import Link, MakeNode, Node
 from fencelock.engines.resp.packing import Command, pack
 from fencelock.engines.resp.wire import Login, Rejected, error_text
@@ -19,10 +20,21 @@ from fencelock.io.contract import IO, Event
 
 SLOTS = 16384
 
+_CLUSTER_QUESTIONS = (*DATA_QUESTIONS, ("CLUSTER INFO", ("CLUSTER", "INFO")))
+
 Address = tuple[str, int]
 Slots = list[tuple[int, int, Address]]
 
 A = TypeVar("A")
+
+
+class Member(NamedTuple):
+    """A server and its role: "master", "replica" or "sentinel"."""
+
+    role: str
+    node: Node
+    questions: Sequence[Question] = DATA_QUESTIONS
+    """What to ask it when it is examined."""
 
 
 class Unserved(RequestFailed):
@@ -49,6 +61,10 @@ class Topology(ABC):
     @abstractmethod
     async def masters(self, timeout: float) -> list[Node]:
         """Every server that keeps queues."""
+
+    @abstractmethod
+    async def members(self, timeout: float) -> list[Member]:
+        """Every server of this set-up that is known, to examine it: also those that keep no queues now."""
 
     def moved(self, name: str, node: Node) -> bool:
         """Whether a name is known to be at another node by now. Sends nothing."""
@@ -93,6 +109,9 @@ class Single(Topology):
 
     async def masters(self, timeout: float) -> list[Node]:
         return [self.only]
+
+    async def members(self, timeout: float) -> list[Member]:
+        return [Member("master", self.only)]
 
     async def close(self) -> None:
         await self.only.close()
@@ -234,6 +253,19 @@ class Sentinel(_Discovered[Node]):
     async def masters(self, timeout: float) -> list[Node]:
         return [await self.node("", timeout)]
 
+    async def members(self, timeout: float) -> list[Member]:
+        about = ("SENTINEL", "MASTER", self._group)
+        questions = (("SENTINEL MASTER", about), ("INFO", ("INFO", "sentinel")))
+        found = [Member("sentinel", sentinel, questions) for sentinel in self._sentinels]
+        try:
+            found.append(Member("master", await self._discover(timeout)))
+            command = ("SENTINEL", "REPLICAS", self._group)
+            _, replicas = await _answer(self._sentinels, command, timeout, "Sentinel")
+        except RequestFailed:  # the Sentinels' own descriptions say why, or there is no replica
+            return found
+        addresses = [(each[b"ip"].decode(), int(each[b"port"])) for each in replicas]
+        return found + [Member("replica", self._at(address)) for address in addresses]
+
     def moved(self, name: str, node: Node) -> bool:
         return self._master not in (None, node)
 
@@ -280,6 +312,22 @@ class Cluster(_Discovered[Slots]):
         addresses = dict.fromkeys(address for _, _, address in await self._map(timeout))
         return [self._at(address) for address in addresses]
 
+    async def members(self, timeout: float) -> list[Member]:
+        nodes = [self._at(seed) for seed in self._seeds]
+        try:
+            told, answer = await _answer(nodes, ("CLUSTER", "SLOTS"), timeout, "cluster node")
+        except RequestFailed:  # their own descriptions say why
+            return [Member("master", node, _CLUSTER_QUESTIONS) for node in nodes]
+        found: dict[Node, Member] = {}
+        for _, _, *replicated in answer:
+            for at, server in enumerate(replicated):
+                role = "replica" if at else "master"
+                node = self._at(_address(server, told))
+                found.setdefault(node, Member(role, node, _CLUSTER_QUESTIONS))
+        for seed in nodes:  # a seed that serves no slots, or that is down
+            found.setdefault(seed, Member("seed", seed, _CLUSTER_QUESTIONS))
+        return list(found.values())
+
     def redirect(self, node: Node, answer: str) -> None:
         # Believe it at once: other nodes give the old answer until they have heard of the change.
         _, slot, address = answer.split()[:3]
@@ -302,11 +350,14 @@ class Cluster(_Discovered[Slots]):
         nodes = sorted(known, key=lambda node: node is self._failed)
         told, answer = await _answer(nodes, ("CLUSTER", "SLOTS"), timeout, "cluster node")
         slots = self._slots = [
-            # A node that does not know its own address leaves it empty. We know where we asked it.
-            (first, last, ((master[0] or b"").decode() or told.host, int(master[1])))
-            for first, last, master, *_ in answer
+            (first, last, _address(master, told)) for first, last, master, *_ in answer
         ]
         return slots
+
+
+def _address(server: list[Any], told: Node) -> Address:
+    # A node that does not know its own address leaves it empty. We know where we asked it.
+    return (server[0] or b"").decode() or told.host, int(server[1])
 
 
 def _slot(name: str) -> int:

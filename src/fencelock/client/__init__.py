@@ -229,7 +229,9 @@ class Client(BaseClient):
     folder. A dict, `{"order:*": url1, "*": url2}`, gives each name the engine of the first pattern that
     matches it; several URLs for one pattern share the names by hash. `ttl` is the default for this client's
     locks, 30 seconds if not given. `label` says in listings who you are. `purpose="correctness"` refuses
-    engines that can't promise it; `traits.condition` says what the promise of the others depends on.
+    engines that can't promise it; `traits.condition` says what the promise of the others depends on. With
+    `diagnose=True` the servers are examined before the first lock is taken, and every lock is refused with
+    `UnsafeEngine` if they give less than the purpose: see docs/doctor.md.
     `observers` are told of what this client does: `fencelock.observe`. `warn_after` is the default for this
     client's locks: a lease that is held for longer is logged once, with the place where it was acquired.
     """

@@ -55,11 +55,15 @@ class BaseClient:
         purpose: Guarantee = "efficiency",
         observers: Iterable[Observer] = (),
         warn_after: float | None = None,
+        diagnose: bool = False,
     ) -> None:
         owner = _owner(label)
         opener = _opener_of(default_url() if url is None else url)
         self._audience = Audience(observers)
-        self._contexts = Contexts(partial(_new_context, opener, self._new_io, self._audience))
+        self._diagnosed = diagnose
+        self._contexts = Contexts(
+            partial(_new_context, opener, self._new_io, self._audience, diagnose)
+        )
         self._check_ttl = self.traits.check_ttl
         self._defaults = LockOptions(
             owner,
@@ -103,11 +107,12 @@ class BaseClient:
     def _allow(self, purpose: Guarantee) -> None:
         if purpose not in ("efficiency", "correctness"):
             raise ValueError(f"purpose must be 'efficiency' or 'correctness', not {purpose!r}")
-        traits = self.traits
-        if purpose == "correctness" and traits.guarantee != "correctness":
-            if not traits.provisional:
+        if purpose == "correctness":
+            weaker = self.traits.guarantee != "correctness"
+            if weaker and not self.traits.provisional:
                 raise UnsafeEngine(UNSAFE)
-            self._contexts.require(purpose)
+            if weaker or self._diagnosed:  # only the servers can tell
+                self._contexts.require(purpose)
 
     def _options(self, known: KnowsOptions, given: Mapping[str, Any]) -> LockOptions:
         """What the caller gave, checked, and this client's defaults for everything else.
@@ -202,10 +207,16 @@ def _opener_of(url: str | Routes) -> Callable[[IO], Engine]:
 
 
 def _new_context(
-    opener: Callable[[IO], Engine], new_io: Callable[[], IO], audience: Audience
+    opener: Callable[[IO], Engine], new_io: Callable[[], IO], audience: Audience, diagnose: bool
 ) -> Context:
     io = new_io()
-    return Context(opener(io), io, audience)
+    engine = opener(io)
+    if diagnose:
+        from fencelock.doctor.gate import examine_first  # few programs need it
+
+        for part in engine.parts():
+            examine_first(part, io)
+    return Context(engine, io, audience)
 
 
 def _checked_warn_after(seconds: float | None) -> float | None:

@@ -7,7 +7,7 @@ from fencelock.doctor.checks import Finding, Setup, advice, bad, each_server, ok
 from fencelock.doctor.measures import TRIPS_PER_TTL, in_words
 from fencelock.engines.diagnosis import Server
 
-DATA = ("master", "replica", "seed")
+DATA = ("master", "replica", "seed", "node")
 """The roles of servers that keep data. A replica may be the master tomorrow."""
 
 _SLOTS = 16384

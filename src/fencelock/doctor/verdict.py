@@ -16,7 +16,9 @@ MEANING: dict[Verdict, str] = {
     "correctness": "only a paused holder may still believe that it holds",
 }
 
-_BEYOND = "let your storage check the fence. No setting of this engine gives more: for correctness use another"
+_BEYOND = (
+    "let your storage check the fence. For correctness use another engine: no setting gives more"
+)
 
 
 class Report(NamedTuple):

@@ -26,6 +26,7 @@ from fencelock.core.errors import EngineError
 from fencelock.core.names import matches
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
+from fencelock.engines.diagnosis import Server
 from fencelock.engines.redlock.asking import Request, ask
 from fencelock.engines.redlock.bidding import Bidding
 from fencelock.engines.redlock.inspection import Scan, inspection_of
@@ -39,6 +40,7 @@ from fencelock.engines.redlock.requests import introduction, releases, renewals
 from fencelock.engines.redlock.scripts import EVICT, INSPECT
 from fencelock.engines.redlock.takeover import Taken, Takeover
 from fencelock.engines.redlock.ticket_state import TicketState
+from fencelock.engines.resp.diagnosis import describe
 from fencelock.io.contract import IO
 
 _Holder = tuple[Ticket, TicketState]
@@ -286,6 +288,10 @@ class RedlockEngine(Engine):
     async def evict(self, name: str, *, timeout: float) -> bool:
         answers = await self._quorum.call_all(name, EVICT, timeout)
         return answers.count(1) >= self._nodes.enough
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        nodes = [health.node for health in self._nodes.all]
+        return [await describe(node, self._io, timeout, role="node") for node in nodes]
 
     async def close(self) -> None:
         for id, state in list(self._states.items()):

@@ -62,7 +62,7 @@ def connect(path: str, busy: Callable[[int], bool]) -> apsw.Connection:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if connection.readonly("main"):
             raise apsw.ReadOnlyError("the file is read-only")
-        if not _is_ours(connection, path):
+        if not is_ours(connection, path):
             _create(connection, path, busy)
         # After a power cut the last commits may be missing, but then every holder is dead as well. Notes
         # must outlive a power cut: `LockFile.sync` does that.
@@ -74,7 +74,7 @@ def connect(path: str, busy: Callable[[int], bool]) -> apsw.Connection:
     return connection
 
 
-def _is_ours(connection: apsw.Connection, path: str) -> bool:
+def is_ours(connection: apsw.Connection, path: str) -> bool:
     """Whether the file has our tables. False if it is empty; an error if it is something else."""
     # In this order: another process may be making the tables, and it sets the ids with them.
     if connection.execute("SELECT count(*) FROM sqlite_schema").get == 0:
@@ -103,7 +103,7 @@ def _create(connection: apsw.Connection, path: str, busy: Callable[[int], bool])
             outcome="not applied",
         )
     connection.execute("BEGIN IMMEDIATE")
-    if not _is_ours(connection, path):
+    if not is_ours(connection, path):
         connection.execute(files(__package__).joinpath("schema.sql").read_text("utf-8"))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")

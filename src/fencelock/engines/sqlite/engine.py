@@ -14,6 +14,7 @@ from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import ADMITTED, Departure, Inspection, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
+from fencelock.engines.diagnosis import Server
 from fencelock.engines.sqlite.listener import AsyncioListener, BlockingListener, Listener
 from fencelock.engines.sqlite.lock_file import ONE_STATEMENT, READ, WRITE, LockFile
 from fencelock.engines.sqlite.named_pipes import Pipes
@@ -127,6 +128,11 @@ class SqliteEngine(Engine):
 
     async def evict(self, name: str, *, timeout: float) -> bool:
         return await self._transact(WRITE, timeout, name, Operations.evict, name)
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        from fencelock.engines.sqlite.diagnosis import describe  # few programs need it
+
+        return [await describe(self._file, self._io)]
 
     async def close(self) -> None:
         self._listener.close()

@@ -134,6 +134,20 @@ class LockFile:
         except OSError as error:
             raise engine_error(error, self._path, name, committing=True) from error
 
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self._path
+
+    def is_replaced(self) -> bool:
+        """Whether the open file is not the one at the path any more."""
+        return self._connection is not None and _identity(self._path) != self._identity
+
+    def alone(self, act: Callable[..., T], *args: Any) -> T:
+        """Act on the file with a connection of one's own. No fork happens meanwhile."""
+        with self._mutex:
+            return act(*args)
+
     def close(self) -> None:
         """Close the connection. Another transaction would open it again."""
         with self._mutex:

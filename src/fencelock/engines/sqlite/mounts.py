@@ -15,12 +15,17 @@ _NETWORK = re.compile(
 
 def network_kind(folder: str) -> str | None:
     """The kind of the folder's network file system, or None if it is local."""
+    kind = kind_of_folder(folder)
+    return kind if _NETWORK.fullmatch(kind) else None
+
+
+def kind_of_folder(folder: str) -> str:
+    """The kind of a folder's file system; "" if the system does not tell."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
     except OSError:
-        return None  # not Linux: it can't be detected, and the documentation says so
-    kind = kind_of(folder, mounts)
-    return kind if _NETWORK.fullmatch(kind) else None
+        return ""  # not Linux: it can't be detected, and the documentation says so
+    return kind_of(folder, mounts)
 
 
 def kind_of(folder: str, mounts: str) -> str:

@@ -68,6 +68,9 @@ class Server(NamedTuple):
     """Whether it is reached over a network, and not on this machine."""
     encrypted: bool = False
     """Whether the connection to it is encrypted."""
+    identity: str = ""
+    """Of the place where it keeps the locks: the same from wherever it is examined, and of no other place.
+    Empty if it can't be told."""
 
     def text(self, fact: str) -> str:
         """What it said about this; `NotTold` if it said nothing."""
@@ -86,6 +89,16 @@ class Server(NamedTuple):
             return float(text)
         except ValueError:
             raise NotTold(f"the server does not tell {fact} as a number, but as {text!r}") from None
+
+
+def is_remote(host: str) -> bool:
+    """Whether requests to this host leave the machine, as far as its name tells."""
+    import ipaddress  # slow to import, and rarely needed
+
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
 
 
 class Timing(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 import hiredis
 
-from fencelock.engines.diagnosis import Server, measure
+from fencelock.engines.diagnosis import Server, is_remote, measure
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.advice import explained
 from fencelock.engines.resp.facts import facts_of
@@ -48,7 +48,7 @@ async def describe(
         role,
         serves=serves,
         own_clock=time is TIME,
-        remote=_is_remote(node.host),
+        remote=is_remote(node.host),
         encrypted=node.login.tls is not None,
     )
     try:
@@ -94,13 +94,3 @@ def _facts(reply: Any) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def _is_remote(host: str) -> bool:
-    """Whether requests to this host leave the machine, as far as its name tells."""
-    import ipaddress  # slow to import, and rarely needed
-
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"

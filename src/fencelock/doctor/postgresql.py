@@ -160,7 +160,8 @@ def pooler(setup: Setup) -> Finding | None:
 @each_server(
     "session",
     "primary",
-    why="Behind a pooler the user's own settings count. Some of them end our requests, or refuse them.",
+    why="Some settings of the user or the database refuse our requests, or end them. Most of them count only "
+    "behind a pooler, because Fencelock's own connections have their own.",
     mend="ALTER ROLE … RESET the setting, for the user of the URL; or connect to the server itself",
 )
 def session(server: Server) -> Finding:

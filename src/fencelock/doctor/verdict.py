@@ -45,11 +45,7 @@ class Report(NamedTuple):
     @property
     def in_the_way(self) -> tuple[Check, ...]:
         """The bad checks that stand between this verdict and the next better one."""
-        return tuple(
-            check
-            for check in self._everything()
-            if check.status == "bad" and check.leaves == self.verdict
-        )
+        return self._blocking(self.verdict)
 
     @property
     def next(self) -> str:
@@ -105,6 +101,13 @@ class Report(NamedTuple):
             "ttl": self.ttl,
             "parts": [part.as_json() for part in self.parts],
         }
+
+    def _blocking(self, verdict: Verdict) -> tuple[Check, ...]:
+        """The checks that leave only this verdict, where the engine promises more."""
+        more = is_below(verdict, self.promise)
+        own = [each for each in self.checks if each.status == "bad" and each.leaves == verdict]
+        parts = (check for part in self.parts for check in part._blocking(verdict))
+        return (*(own if more else ()), *parts)
 
     def _everything(self) -> tuple[Check, ...]:
         return (*self.checks, *(check for part in self.parts for check in part._everything()))

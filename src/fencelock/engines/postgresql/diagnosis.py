@@ -39,8 +39,8 @@ SELECT to_json(facts) FROM (
      WHERE d.datname = current_database() AND r.rolname = current_user) facts
 """
 
-# Most users see that a process sends the log, but not to whom: then its columns are NULL. A permanent physical
-# slot belongs to a standby. A logical one belongs to a subscriber, which nobody promotes.
+# Most users see that a process sends the log, but not to whom: then its columns are NULL. A permanent
+# physical slot belongs to a standby. A logical one belongs to a subscriber, which nobody promotes.
 _REPLICATION = """
 SELECT to_json(facts) FROM (
     SELECT count(*) FILTER (WHERE known OR slot) AS standbys,

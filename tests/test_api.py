@@ -12,19 +12,21 @@ from pathlib import Path
 from typing import Any, ForwardRef, is_typeddict
 
 import fencelock
-from fencelock import client, guards, observe
+from fencelock import client, doctor, guards, observe
 from fencelock.core.errors import FencelockError
 from fencelock.core.queue import TicketQueue
 from fencelock.core.ticket import Place, Share, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine
+from fencelock.engines.diagnosis import Clock, Server
 from fencelock.guards import etcd, http, objects, proxy, zookeeper
 from fencelock.io.contract import IO, Event
 from fencelock.primitives.lease import AsyncLost, Lost
 
 OPTIONS = {name: getattr(client, name) for name in client.__all__ if name.endswith("Options")}
 SNAPSHOT = Path(__file__).parent / "api.txt"
-FOR_ENGINES = (Engine, IO, Event, Url, Ticket, Standing, Place, Share, TicketQueue)
+FOR_ENGINES = (Engine, Server, Clock, IO, Event, Url, Ticket, Standing, Place, Share, TicketQueue)
+PUBLIC_IN_DOCTOR = ("Check", "ClockOffset", "Latency", "Report")
 GUARDS = {
     **{name: getattr(guards, name) for name in guards.__all__},
     **{f"etcd.{cls.__name__}": cls for cls in (etcd.EtcdGuard, etcd.AsyncEtcdGuard)},
@@ -53,6 +55,8 @@ def describe() -> str:
         *(_describe(name, thing) for name, thing in GUARDS.items()),
         ["# for users: from fencelock.observe import …"],
         *(_describe(name, getattr(observe, name)) for name in observe.__all__),
+        ["# for users: from fencelock.doctor import …"],
+        *(_describe(name, getattr(doctor, name)) for name in PUBLIC_IN_DOCTOR),
         ["# for writers of engines: docs/engines/writing-your-own.md"],
         *(_describe(f"{cls.__module__}.{cls.__name__}", cls) for cls in FOR_ENGINES),
     ]

@@ -100,10 +100,11 @@ def doctor(
         report = _examine(target, ttl=ttl, timeout=timeout, probe=probe)
     except FencelockError as error:
         if as_json:
-            click.echo(json.dumps({"verdict": None, "error": str(error)}))
+            failure = {"verdict": None, "error": str(error), "exit_code": exits.NOT_EXAMINED}
+            click.echo(json.dumps(failure, ensure_ascii=False))
         say(str(error))
         return exits.NOT_EXAMINED
-    known = {check.id for check in _checks(report)}
+    known = {check.id for check in report.checks}
     if strange := [each for each in accept if each not in known]:
         raise click.UsageError(
             f"there is no check {strange[0]!r} here, but: {', '.join(sorted(known))}"
@@ -132,15 +133,11 @@ def _examine(url: str, *, ttl: float | None, timeout: float, probe: bool) -> Rep
         return client.diagnose(ttl=ttl, timeout=timeout, probe=probe)
 
 
-def _checks(report: Report) -> list[Check]:
-    return [*report.checks, *(check for part in report.parts for check in _checks(part))]
-
-
 def _code(report: Report, require: Verdict | None) -> int:
     from fencelock.doctor.verdict import is_below
 
     if require is None:
-        return exits.WORSE if any(each.status == "bad" for each in _checks(report)) else 0
+        return exits.WORSE if any(each.status == "bad" for each in report.checks) else 0
     if is_below(report.verdict, require):
         return exits.WORSE
     return exits.NOT_EXAMINED if report.unknown(require) else 0

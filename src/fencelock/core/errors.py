@@ -8,7 +8,7 @@
     ├─ DeadlockVictim                    a transaction must give way and be tried again
     ├─ RanBefore                         the function has run once before and failed
     ├─ Unsupported                       this engine or set-up can't do that
-    ├─ UnsafeEngine                      a correctness lock was asked of an efficiency engine
+    ├─ UnsafeEngine                      the engine, or its set-up, gives less than was asked
     └─ EngineError                       the engine failed; `outcome`: may it have acted?
        └─ QuorumLost                     too few of the engine's servers answer
 
@@ -115,7 +115,7 @@ class Unsupported(FencelockError):
 
 
 class UnsafeEngine(FencelockError):
-    """A correctness lock was asked of an engine that can only promise an efficiency lock."""
+    """The engine can promise less than was asked, or `diagnose=True` found that its set-up gives less."""
 
 
 class EngineError(FencelockError):

@@ -9,7 +9,8 @@
 1. In the engine, override `diagnose` (see `engines/contract.py`). Return a `Server` for each server, with
    what it `said` as text, by the server's own names. A question that it refuses goes into `refused`, and a
    server that does not answer gets a `failure`. `engines.diagnosis.measure` times the round trips and
-   compares the clocks. Each request has the given timeout. Judge nothing there.
+   compares the clocks. Each request has the given timeout. Judge nothing there, and import what only this
+   needs in the method: few programs diagnose.
 2. Write `doctor/<engine>.py`, named like the engine's label (the part before a "+"), with `RULES`, in the
    order in which people should read them. Take the rules of `common.py` that make sense for the engine. Make
    one with `@each_server` or `@whole_setup` from a function that returns `ok`, `advice` or `bad`, with what

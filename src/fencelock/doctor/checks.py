@@ -68,10 +68,12 @@ def bad(detail: str, mend: str = "", leaves: Verdict | None = None) -> Finding:
 class Probe(NamedTuple):
     """How it went to take a lock and to hand it over."""
 
-    handed_over_after: float
+    handed_over_after: float = 0.0
     """Seconds from the beginning of the release until the waiter had the lock."""
-    fences: tuple[int, int]
+    fences: tuple[int, int] = (0, 0)
     """Of the first holder and of the second one."""
+    failure: str = ""
+    """Why it did not work, if it did not."""
 
 
 class Setup(NamedTuple):

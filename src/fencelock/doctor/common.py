@@ -60,7 +60,7 @@ def clock(setup: Setup) -> Finding | None:
     if wrong:
         return bad("; ".join(wrong))
     if untold:
-        return Finding("unknown", f"not told by {', '.join(untold)}")
+        return Finding("unknown", f"not told by {', '.join(untold)}; --probe may help")
     if vague:
         return Finding("unknown", f"the answers are too slow to tell: {', '.join(vague)}")
     return ok(f"at most {in_words(limit)} off, 1 % of a ttl of {setup.ttl:g} s")
@@ -81,16 +81,19 @@ def encryption(setup: Setup) -> Finding | None:
 
 @whole_setup(
     "hand-over",
-    why="A lock was taken and handed over. The second holder's fence must be the higher one.",
-    mend="report this with the output of `fencelock doctor --json`: fences must grow",
+    why="A lock that can't be taken and handed over, with fences that grow, is of no use.",
+    mend="see what the error says, and the other checks",
     leaves="not safe",
 )
 def hand_over(setup: Setup) -> Finding | None:
     if setup.probe is None:
         return None
+    if setup.probe.failure:
+        return bad(setup.probe.failure)
     first, second = setup.probe.fences
-    took = f"handed over in {in_words(setup.probe.handed_over_after)}"
-    return ok(took) if second > first else bad(f"the fence was {first} and then {second}")
+    if second <= first:
+        return bad(f"the fence was {first} and then {second}", "report this as a bug, please")
+    return ok(f"handed over in {in_words(setup.probe.handed_over_after)}")
 
 
 @whole_setup(

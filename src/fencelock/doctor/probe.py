@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from fencelock.core.errors import EngineError
+from fencelock.core.errors import EngineError, FencelockError
 from fencelock.core.ticket import ADMITTED, Owner, Standing, Ticket
 from fencelock.doctor.checks import Probe
 from fencelock.engines.contract import Engine
@@ -17,6 +17,13 @@ _RECHECK = 0.5
 
 async def hand_over(engine: Engine, io: IO, *, ttl: float, timeout: float) -> Probe:
     """Take a lock that nobody else uses, let a second ticket wait for it, and release it."""
+    try:
+        return await _hand_over(engine, io, ttl, timeout)
+    except FencelockError as error:
+        return Probe(failure=str(error))
+
+
+async def _hand_over(engine: Engine, io: IO, ttl: float, timeout: float) -> Probe:
     name = f"fencelock doctor {os.urandom(6).hex()}"
     owner = Owner(os.uname().nodename.replace(" ", "-") or "localhost", os.getpid(), "doctor")
     first, second = (Ticket(name, os.urandom(16).hex(), ttl, owner) for _ in range(2))
@@ -30,7 +37,7 @@ async def hand_over(engine: Engine, io: IO, *, ttl: float, timeout: float) -> Pr
     finally:
         for ticket in (second, first):
             engine.unpark(ticket)
-            with suppress(EngineError):  # the ttl ends what can't be released now
+            with suppress(FencelockError):  # the ttl ends what can't be released now
                 await engine.leave(ticket, timeout=timeout)
 
 

@@ -25,7 +25,7 @@ _FULL, _FILLING = 0.9, 0.75
 def role(server: Server) -> Finding:
     if server.text("role") != "master":
         return bad(f"it is a replica of {_primary_of(server)}")
-    if server.text("cluster_enabled") == "1" and "cluster_state" not in server.said:
+    if server.text("cluster_enabled") == "1" and not _asked_as_cluster(server):
         return bad("it is a node of a cluster, but the URL is not redis+cluster://")
     return ok("master")
 
@@ -197,18 +197,17 @@ def sentinels(setup: Setup) -> Finding | None:
     ask="ask your provider for the output of CLUSTER INFO",
 )
 def cluster(setup: Setup) -> Finding | None:
-    nodes = [
-        server for server in setup.answering(*DATA) if server.said.get("cluster_enabled") == "1"
-    ]
-    if not nodes or not any("cluster_state" in server.said for server in nodes):
+    nodes = [server for server in setup.answering(*DATA) if _asked_as_cluster(server)]
+    if not nodes:
         return None
     served = int(min(server.number("cluster_slots_ok") for server in nodes))
     if served < _SLOTS or any(server.text("cluster_state") != "ok" for server in nodes):
         return bad(f"{served} of {_SLOTS} slots are served")
     size = int(min(server.number("cluster_size") for server in nodes))
     if size < 3:
-        return bad(f"{size} masters with slots")
-    alone = [each.where for each in nodes if each.role == "master" and not _replicas(each)]
+        return bad(f"masters with slots: {size}")
+    masters = [each for each in nodes if each.role == "master"]
+    alone = [each.where for each in masters if not each.number("connected_slaves")]
     if alone:
         return advice(f"without a replica: {', '.join(alone)}", "give each master a replica")
     return ok(f"{size} masters, all slots served")
@@ -237,8 +236,9 @@ def _primary_of(server: Server) -> str:
     return f"{server.text('master_host')}:{server.text('master_port')}"
 
 
-def _replicas(server: Server) -> float:
-    return server.number("connected_slaves")
+def _asked_as_cluster(server: Server) -> bool:
+    """Whether the URL says that it is a node of a cluster."""
+    return "cluster_state" in server.said or "CLUSTER INFO" in server.refused
 
 
 def _count(server: Server, statistic: str) -> int:

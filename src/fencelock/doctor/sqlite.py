@@ -22,7 +22,7 @@ def file_system(server: Server) -> Finding:
     kind = server.text("file_system")
     if not kind:
         raise NotTold("this system does not tell the kind of the file system")
-    if server.text("network") == "yes":
+    if server.role == "remote file":
         return bad(f"{kind}, a network file system")
     if kind == "overlay":
         found = "overlay, a container's own layer: other containers have another file at this path"
@@ -37,6 +37,7 @@ def file_system(server: Server) -> Finding:
 
 @each_server(
     "writable",
+    "file",
     why="Every lock is a write, and SQLite makes two more files beside the lock file.",
     mend="give this user the right to write the file and its folder",
     leaves="not safe",
@@ -51,6 +52,7 @@ def writable(server: Server) -> Finding:
 
 @each_server(
     "usable",
+    "file",
     why="A file that can't be opened holds no locks.",
     mend="choose another path, or move the file away together with its -wal and -shm files",
     leaves="not safe",
@@ -63,6 +65,7 @@ def usable(server: Server) -> Finding:
 
 @each_server(
     "space",
+    "file",
     why="When the disk is full, no lock can be taken or renewed.",
     mend="free some space, or put the file on another disk",
 )
@@ -78,6 +81,7 @@ def space(server: Server) -> Finding:
 
 @each_server(
     "one-machine",
+    "file",
     why="Two machines that share the file don't see each other's locks.",
     mend="give each machine a file of its own, or use an engine with a server. "
     "If the file was only copied, use it once and examine it again",
@@ -98,6 +102,7 @@ def one_machine(server: Server) -> Finding | None:
 
 @each_server(
     "same-file",
+    "file",
     why="Holders in a file that was removed or replaced keep nobody out.",
     mend="let no job clean up this path, and end the programs that had the old file open",
     leaves="not safe",

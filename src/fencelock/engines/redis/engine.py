@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 
@@ -25,7 +25,6 @@ from fencelock.core.errors import EngineError
 from fencelock.core.names import matches
 from fencelock.core.ticket import ADMITTED, WAITING, Departure, Inspection, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
-from fencelock.engines.diagnosis import Server
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis import requests
 from fencelock.engines.redis.batches import MIN_TIMEOUT, Batches, time_left
@@ -34,11 +33,13 @@ from fencelock.engines.redis.replies import inspection_of, pushed_standing, stan
 from fencelock.engines.redis.scripts import ENTER, EVICT, INSPECT, LEAVE, RECALL, REMEMBER
 from fencelock.engines.redis.topology import Topology, ask
 from fencelock.engines.resp.advice import explained, first_word
-from fencelock.engines.resp.diagnosis import PING, TIME, describe
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.script import Script
 from fencelock.engines.resp.wire import Rejected, script_missing
 from fencelock.io.contract import IO
+
+if TYPE_CHECKING:
+    from fencelock.engines.diagnosis import Server
 
 _BATCH = 500
 """Keys or names per request of `names`."""
@@ -182,6 +183,8 @@ class RedisEngine(Engine):
         return bool(await self._ask(name, EVICT, call, timeout))
 
     async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        from fencelock.engines.resp.diagnosis import PING, TIME, describe  # few programs need it
+
         return [
             await describe(
                 node,

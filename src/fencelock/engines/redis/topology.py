@@ -12,7 +12,7 @@ import hiredis
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis.keys import tag_of
 from fencelock.engines.resp.advice import WRONG_NODE, WRONG_SERVER, first_word, rejection
-from fencelock.engines.resp.diagnosis import DATA_QUESTIONS, Question
+from fencelock.engines.resp.facts import DATA_QUESTIONS, Question
 from fencelock.engines.resp.link import Link, MakeNode, Node
 from fencelock.engines.resp.packing import Command, pack
 from fencelock.engines.resp.wire import Login, Rejected, error_text

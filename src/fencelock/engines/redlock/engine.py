@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.errors import EngineError
 from fencelock.core.names import matches
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
-from fencelock.engines.diagnosis import Server
 from fencelock.engines.redlock.asking import Request, ask
 from fencelock.engines.redlock.bidding import Bidding
 from fencelock.engines.redlock.inspection import Scan, inspection_of
@@ -40,8 +39,10 @@ from fencelock.engines.redlock.requests import introduction, releases, renewals
 from fencelock.engines.redlock.scripts import EVICT, INSPECT
 from fencelock.engines.redlock.takeover import Taken, Takeover
 from fencelock.engines.redlock.ticket_state import TicketState
-from fencelock.engines.resp.diagnosis import describe
 from fencelock.io.contract import IO
+
+if TYPE_CHECKING:
+    from fencelock.engines.diagnosis import Server
 
 _Holder = tuple[Ticket, TicketState]
 
@@ -290,6 +291,8 @@ class RedlockEngine(Engine):
         return answers.count(1) >= self._nodes.enough
 
     async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        from fencelock.engines.resp.diagnosis import describe  # few programs need it
+
         nodes = [health.node for health in self._nodes.all]
         return [await describe(node, self._io, timeout, role="node") for node in nodes]
 

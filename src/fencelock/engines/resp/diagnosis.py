@@ -10,23 +10,11 @@ import hiredis
 from fencelock.engines.diagnosis import Server, is_remote, measure
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.advice import explained
-from fencelock.engines.resp.facts import facts_of
+from fencelock.engines.resp.facts import DATA_QUESTIONS, Question, facts_of
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.packing import Command, pack
 from fencelock.engines.resp.wire import error_text
 from fencelock.io.contract import IO
-
-Question = tuple[str, Command]
-"""A question as people call it, and the command that asks it."""
-
-_SETTINGS = ("appendfsync", "save", "min-replicas-to-write", "stop-writes-on-bgsave-error")
-"""The settings that INFO does not show. Never one that is secret."""
-
-DATA_QUESTIONS: tuple[Question, ...] = (
-    ("INFO", ("INFO",)),
-    ("CONFIG GET", ("CONFIG", "GET", *_SETTINGS)),
-)
-"""For a server that keeps locks."""
 
 TIME: Command = ("TIME",)
 PING: Command = ("PING",)

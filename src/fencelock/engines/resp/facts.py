@@ -10,6 +10,18 @@ from fencelock.engines.resp.packing import Command
 MEMORY: Command = ("INFO", "memory")
 """Asked on each new connection; see `eviction`."""
 
+Question = tuple[str, Command]
+"""A question as people call it, and the command that asks it."""
+
+_SETTINGS = ("appendfsync", "save", "min-replicas-to-write", "stop-writes-on-bgsave-error")
+"""The settings that INFO does not show. Never one that is secret."""
+
+DATA_QUESTIONS: tuple[Question, ...] = (
+    ("INFO", ("INFO",)),
+    ("CONFIG GET", ("CONFIG", "GET", *_SETTINGS)),
+)
+"""What to ask a server that keeps locks when it is examined."""
+
 
 def facts_of(info: object) -> dict[str, str]:
     """The reply to INFO as a dict, which is empty if INFO was refused."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 import apsw
 
@@ -20,34 +19,44 @@ from fencelock.io.contract import IO
 
 
 async def describe(file: LockFile, io: IO) -> Server:
-    """The file as one server."""
-    path = file.path
-    said = _place(path) | {"replaced": _yes(file.is_replaced())}
-    server = Server(path, "file", said, own_clock=False)
-    if said["exists"] == "no" or said["network"] == "yes":  # opening it would make it, or harm it
+    """The file as one server, of the role "file", or "remote file" on a network file system."""
+    server = await io.call(_server, file)
+    if server.said.get("exists") != "yes":  # to open it would make it
         return server
+    said = dict(server.said)
 
     async def look() -> float | None:
-        seen = await io.call(file.alone, _look, path)
-        said.update(seen)
+        said.update(await io.call(file.alone, _look, server.where))
         return None
 
     timing = await measure(look, io)
     return server._replace(said=said, round_trips=timing.round_trips)
 
 
+def _server(file: LockFile) -> Server:
+    path = os.path.realpath(file.path)
+    server = Server(path, "file", own_clock=False)
+    folder = os.path.dirname(path)
+    if network_kind(folder) is not None:  # nothing works there, and a request may hang
+        said = {"file_system": kind_of_folder(folder)}
+        return server._replace(role="remote file", said=said)
+    try:
+        return server._replace(said=_place(path) | {"replaced": _yes(file.is_replaced())})
+    except OSError as error:
+        return server._replace(failure=str(error))
+
+
 def _place(path: str) -> dict[str, str]:
     """The folder and its file system; of a folder that does not exist yet, the one above it."""
-    folder = Path(path).parent
-    while not folder.exists():
-        folder = folder.parent
+    folder = os.path.dirname(path)
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
     exists = os.path.exists(path)
     space = os.statvfs(folder)
     return {
-        "folder": str(folder),
+        "folder": folder,
         "exists": _yes(exists),
-        "file_system": kind_of_folder(str(folder.resolve())),
-        "network": _yes(network_kind(str(folder.resolve())) is not None),
+        "file_system": kind_of_folder(folder),
         "folder_writable": _yes(os.access(folder, os.W_OK | os.X_OK)),
         "file_writable": _yes(not exists or os.access(path, os.R_OK | os.W_OK)),
         "free_bytes": str(space.f_bavail * space.f_frsize),

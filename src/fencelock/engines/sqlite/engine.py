@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import ADMITTED, Departure, Inspection, Standing, Ticket
 from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
-from fencelock.engines.diagnosis import Server
 from fencelock.engines.sqlite.listener import AsyncioListener, BlockingListener, Listener
 from fencelock.engines.sqlite.lock_file import ONE_STATEMENT, READ, WRITE, LockFile
 from fencelock.engines.sqlite.named_pipes import Pipes
 from fencelock.engines.sqlite.operations import Operations, is_sweep_due
 from fencelock.engines.sqlite.uncontended import give_back, take
 from fencelock.io.contract import IO
+
+if TYPE_CHECKING:
+    from fencelock.engines.diagnosis import Server
 
 T = TypeVar("T")
 

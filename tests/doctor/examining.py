@@ -1,0 +1,46 @@
+"""Examining a URL, and looking a check up in what was found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import fencelock
+from fencelock.doctor import Check, Report
+
+
+def examined(url: Any, **options: Any) -> Report:
+    """The report on a URL, by a blocking client."""
+    with fencelock.Client(url) as client:
+        return client.diagnose(**options)
+
+
+def examined_async(url: Any, **options: Any) -> Report:
+    """The same by a client for asyncio."""
+
+    async def examine() -> Report:
+        async with fencelock.AsyncClient(url) as client:
+            return await client.diagnose(**options)
+
+    return asyncio.run(examine())
+
+
+def check(report: Report, id: str) -> Check:
+    """One check of a report."""
+    (found,) = (each for each in report.checks if each.id == id)
+    return found
+
+
+def bad(report: Report) -> set[str]:
+    """The ids of the bad checks."""
+    return with_status(report, "bad")
+
+
+def with_status(report: Report, *statuses: str) -> set[str]:
+    """The ids of the checks with one of these statuses."""
+    return {each.id for each in report.checks if each.status in statuses}
+
+
+def ids(report: Report) -> Iterable[str]:
+    return [each.id for each in report.checks]

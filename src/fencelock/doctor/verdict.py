@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from fencelock.core.errors import UnsafeEngine
 from fencelock.doctor.checks import VERDICTS, Check, Verdict
 from fencelock.doctor.measures import ClockOffset, Latency
 from fencelock.engines.contract import Guarantee
+
+T = TypeVar("T")
 
 MEANING: dict[Verdict, str] = {
     "not safe": "two holders are to be expected, or no lock works at all",
@@ -40,7 +42,9 @@ class Report(NamedTuple):
     names: tuple[str, ...] = ("*",)
     """The patterns of the names that this is about."""
     parts: tuple[Report, ...] = ()
-    """The reports of the single engines, if a client has routes to several."""
+    """The reports of the single engines, if a client has routes to several; or of a service's engine."""
+    identity: str = ""
+    """Of the place where the locks are kept, whoever examines it. Empty if the servers don't tell it."""
 
     @property
     def in_the_way(self) -> tuple[Check, ...]:
@@ -69,9 +73,7 @@ class Report(NamedTuple):
         """The same report, if these checks don't count because somebody has decided so."""
         checks = tuple(check for check in self.checks if check.id not in ids)
         parts = tuple(part.accepting(ids) for part in self.parts)
-        verdict = (
-            weakest([part.verdict for part in parts]) if parts else judge(self.promise, checks)
-        )
+        verdict = weakest([judge(self.promise, checks), *(part.verdict for part in parts)])
         return self._replace(checks=checks, parts=parts, verdict=verdict)
 
     def require(self, required: Verdict) -> None:
@@ -100,7 +102,26 @@ class Report(NamedTuple):
             "clocks": [clock._asdict() for clock in self.clocks],
             "ttl": self.ttl,
             "parts": [part.as_json() for part in self.parts],
+            "identity": self.identity,
         }
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Report:
+        """A report from its JSON."""
+        latency, checks = found["latency"], found["checks"]
+        return cls(
+            found["engine"],
+            found["promise"],
+            found["condition"],
+            found["verdict"],
+            tuple(_of_json(Check, {**each, "servers": tuple(each["servers"])}) for each in checks),
+            _of_json(Latency, latency) if latency else None,
+            tuple(_of_json(ClockOffset, each) for each in found["clocks"]),
+            found["ttl"],
+            tuple(found["names"]),
+            tuple(map(cls.of_json, found["parts"])),
+            found["identity"],
+        )
 
     def _blocking(self, verdict: Verdict) -> tuple[Check, ...]:
         """The checks that leave only this verdict, where the engine promises more."""
@@ -111,6 +132,11 @@ class Report(NamedTuple):
 
     def _everything(self) -> tuple[Check, ...]:
         return (*self.checks, *(check for part in self.parts for check in part._everything()))
+
+
+def _of_json(kind: type[T], found: Mapping[str, Any]) -> T:
+    """A tuple from its JSON. A newer version may have more fields."""
+    return kind(**{field: found[field] for field in kind._fields})  # type: ignore[attr-defined]
 
 
 def judge(promise: Guarantee, checks: Sequence[Check]) -> Verdict:

@@ -7,7 +7,8 @@ or bad for a lock stands in `fencelock/doctor/`.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -89,6 +90,19 @@ class Server(NamedTuple):
             return float(text)
         except ValueError:
             raise NotTold(f"the server does not tell {fact} as a number, but as {text!r}") from None
+
+
+def identity_of(servers: Iterable[Server]) -> str:
+    """The identity of the place where these servers keep the locks together."""
+    return digest_of(server.identity for server in servers)
+
+
+def digest_of(identities: Iterable[str]) -> str:
+    """One identity for several, which tells nothing about the servers. Empty if one of them is not known."""
+    known = sorted(identities)
+    if not known or not all(known):
+        return ""
+    return blake2b("\n".join(known).encode(), digest_size=8).hexdigest()
 
 
 def is_remote(host: str) -> bool:

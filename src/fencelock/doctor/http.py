@@ -14,7 +14,7 @@ _MOST_OFF = 1.0
 @each_server(
     "examination",
     "replica",
-    why="A lock is as good as the engine behind the service, which only the service can examine.",
+    why="A lock is as good as the engine behind the service, and only the service can examine that.",
     mend="see what the service says about its engine",
     ask="use a token with the right admin for all names (*), or have its owner examine the service",
     leaves="not safe",

@@ -131,8 +131,7 @@ def galera(setup: Setup) -> Finding | None:
 
 @whole_setup(
     "kill",
-    why="KILL wakes the waiters of lease rows, and takes session locks away. "
-    "For connections of other users that needs a right.",
+    why="KILL wakes waiters, and breaks session locks. For clients of other users it needs a right.",
     mend="let all clients log in as one user, or GRANT CONNECTION ADMIN ON *.* TO that of the URL",
 )
 def kill(setup: Setup) -> Finding | None:
@@ -149,7 +148,7 @@ def kill(setup: Setup) -> Finding | None:
 
 @whole_setup(
     "idle",
-    why="The server ends connections that are idle for so long. A renewal then has to make a new one first.",
+    why="The server ends idle connections. A renewal then has to make a new one first.",
     mend="SET GLOBAL wait_timeout to at least the ttl of your locks",
 )
 def idle(setup: Setup) -> Finding | None:

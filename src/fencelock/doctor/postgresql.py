@@ -79,7 +79,7 @@ def durability(server: Server) -> Finding:
 @each_server(
     "commits",
     "primary",
-    why="A lease must be on the disk, and at a standby that may be promoted, before its holder has it.",
+    why="A lease must be on the disk, here and at a standby, before its holder knows of it.",
     mend="ALTER ROLE … SET synchronous_commit = on, for the user of the URL",
     leaves="efficiency",
 )
@@ -120,7 +120,7 @@ def standbys(server: Server) -> Finding:
     synchronous, quorum = server.number("synchronous"), server.number("quorum")
     if not synchronous + quorum:
         return Finding(
-            "bad", "no synchronous one is connected, so commits wait", "start the standby", None
+            "bad", "no synchronous one is connected, so commits wait", "start it", "correctness"
         )
     rest = known - synchronous - quorum + absent
     if rest:
@@ -136,9 +136,9 @@ def standbys(server: Server) -> Finding:
 
 @whole_setup(
     "pooler",
-    why="A session lock belongs to a session of the server, and a pooler gives sessions to other clients. "
-    "Lease rows only lose their wake-ups.",
+    why="It gives the session that has a session lock to others. Lease rows only lose wake-ups.",
     mend="connect to the server itself, or let the pooler run in session mode",
+    ask="look into what is at the address of the URL",
 )
 def pooler(setup: Setup) -> Finding | None:
     servers = setup.answering("primary")
@@ -160,8 +160,7 @@ def pooler(setup: Setup) -> Finding | None:
 @each_server(
     "session",
     "primary",
-    why="Some settings of the user or the database refuse our requests, or end them. Most of them count only "
-    "behind a pooler, because Fencelock's own connections have their own.",
+    why="Some settings refuse our requests, or end them; most of them only behind a pooler.",
     mend="ALTER ROLE … RESET the setting, for the user of the URL; or connect to the server itself",
 )
 def session(server: Server) -> Finding:
@@ -185,7 +184,7 @@ def session(server: Server) -> Finding:
 @each_server(
     "vacuum",
     "primary",
-    why="Each lock updates a row. Nobody removes the old versions without autovacuum, and locks get slow.",
+    why="Each lock updates a row. Without autovacuum old versions stay, and locks get slow.",
     mend="ALTER SYSTEM SET autovacuum = on; ALTER SYSTEM SET track_counts = on; SELECT pg_reload_conf()",
 )
 def vacuum(server: Server) -> Finding:

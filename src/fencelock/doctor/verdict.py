@@ -65,7 +65,7 @@ class Report(NamedTuple):
         """The checks that could not be made, and that could leave less than is required."""
         return tuple(
             check
-            for check in self._everything()
+            for check in self.all_checks
             if check.status == "unknown" and check.leaves and is_below(check.leaves, required)
         )
 
@@ -130,8 +130,10 @@ class Report(NamedTuple):
         parts = (check for part in self.parts for check in part._blocking(verdict))
         return (*(own if more else ()), *parts)
 
-    def _everything(self) -> tuple[Check, ...]:
-        return (*self.checks, *(check for part in self.parts for check in part._everything()))
+    @property
+    def all_checks(self) -> tuple[Check, ...]:
+        """The checks of this report and of its parts."""
+        return (*self.checks, *(check for part in self.parts for check in part.all_checks))
 
 
 def _of_json(kind: type[T], found: Mapping[str, Any]) -> T:

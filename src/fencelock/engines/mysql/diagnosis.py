@@ -101,8 +101,7 @@ async def describe(
         questions = {"SHOW VARIABLES": _VARIABLES, "SHOW STATUS": _STATUS, "the session": _SESSION}
         for question, sql in questions.items():
             await asking.ask(question, sql)
-        asking.said["tables"] = await asking.try_rights(target.prefix, sessions)
-        if asking.said["tables"] == "usable":
+        if await asking.try_rights(target.prefix, sessions) == "usable":
             connections = _CONNECTIONS[sessions].format(target.prefix)
             await asking.ask("the connections", _STRANGERS.format(connections))
         wire = await asking.wire()
@@ -156,18 +155,23 @@ class _Asking:
             self.refused[question] = str(error)
 
     async def try_rights(self, prefix: str, sessions: bool) -> str:
-        """Whether locks can be taken in the tables: "usable", "missing" or "refused"."""
+        """Note whether locks can be taken in the tables: "usable", "missing" or "refused". "": not known."""
+        found = "usable"
         for statement in _RIGHTS[sessions]:
             wire = await self.wire()
             try:
                 await wire.rows(statement.format(prefix), self._timeout)
             except RequestFailed as error:
-                if error.code in ERRORS.missing:
-                    return "missing"
-                if error.code not in NOT_ALLOWED:
+                if error.outcome == "unknown":  # no answer
                     raise
-                return "refused"
-        return "usable"
+                found = "missing" if error.code in ERRORS.missing else ""
+                found = "refused" if error.code in NOT_ALLOWED else found
+                if not found:  # as on a server that is read-only
+                    self.refused["the tables"] = str(error)
+                    return found
+                break
+        self.said["tables"] = found
+        return found
 
 
 def _identity(said: Mapping[str, str], prefix: str) -> str:

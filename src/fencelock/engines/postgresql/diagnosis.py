@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from fencelock.engines import diagnosis
-from fencelock.engines.diagnosis import Timing, is_remote, measure
+from fencelock.engines.diagnosis import is_remote, measure
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.postgresql.errors import ERRORS
 from fencelock.engines.postgresql.requests import Statement
@@ -80,7 +80,6 @@ _QUESTIONS = {
     "settings": _SETTINGS,
     "the session": _SESSION,
     "pg_stat_replication": _REPLICATION,
-    "the tables": _TABLES,
     "pg_control_system": _SYSTEM,
 }
 
@@ -105,15 +104,23 @@ async def _describe(
     try:
         wire = await server.visit(host, timeout)
         try:
-            for question, sql in _QUESTIONS.items():
+            questions = {**_QUESTIONS, "the tables": within(schema, _TABLES)}
+            for question, sql in questions.items():
                 try:
-                    said |= await _ask(wire, within(schema, sql), timeout)
+                    said |= await _ask(wire, sql, timeout)
                 except RequestFailed as error:
                     if wire.broken:
                         raise
                     refused[question] = str(error)
             described = described._replace(encrypted=wire.encrypted)
-            said["shares_sessions"], timing = await _measured(server, host, wire, io, timeout)
+            pids: set[str] = set()
+            timing = await measure(lambda: _now(wire, pids, timeout), io)
+            try:
+                said["shares_sessions"] = await _shares(server, host, wire, pids, timeout)
+            except RequestFailed as error:
+                if wire.broken:
+                    raise
+                refused["a second connection"] = str(error)
         finally:
             wire.close()
     except RequestFailed as error:
@@ -142,27 +149,26 @@ def _text(value: object) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-async def _measured(
-    server: Server, host: Host, wire: Wire, io: IO, timeout: float
-) -> tuple[str, Timing]:
-    """Time the round trips; and whether a pooler gives the server's sessions to several connections.
+async def _now(wire: Wire, pids: set[str], timeout: float) -> float:
+    """The server's clock. Notes which session has answered."""
+    ((seconds, pid),) = await wire.script(_NOW, timeout)
+    pids.add(pid or "")
+    return float(seconds or 0)
 
-    Behind such a pooler, a second connection gets the session of the idle first one, or a transaction on the
-    second makes the first one change to another.
+
+async def _shares(server: Server, host: Host, wire: Wire, pids: set[str], timeout: float) -> str:
+    """Whether a pooler gives one session to several connections.
+
+    Then a second connection gets the session of the idle first one, or a transaction on the second makes the
+    first one change to another session.
     """
-    pids: set[str | None] = set()
-
-    async def now() -> float:
-        ((seconds, pid),) = await wire.script(_NOW, timeout)
-        pids.add(pid)
-        return float(seconds or 0)
-
-    await now()
     other = await server.visit(host, timeout)
     try:
-        ((_, pid),) = await other.script(f"BEGIN; {_NOW}", timeout)
-        timing = await measure(now, io)
+        await other.script("BEGIN", timeout)
+        its_pids: set[str] = set()
+        await _now(other, its_pids, timeout)
+        await _now(wire, pids, timeout)
         await other.script("ROLLBACK", timeout)
     finally:
         other.close()
-    return "yes" if len(pids) > 1 or pid in pids else "no", timing
+    return "yes" if len(pids) > 1 or pids & its_pids else "no"

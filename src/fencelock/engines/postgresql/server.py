@@ -88,7 +88,11 @@ class Server:
     async def visit(self, host: Host, timeout: float) -> Wire:
         """Open a connection to one server, also to one that can't give out locks."""
         deadline = clock.now() + timeout
-        wire = await self._open(host, deadline)
+        try:
+            wire = await self._open(host, deadline)
+        except RequestFailed as error:
+            text = f"{error} (while connecting)"
+            raise RequestFailed(text, "not applied", error.code) from error
         try:
             await wire.script(_NO_IDLE_TIMEOUTS, deadline - clock.now())
         except BaseException:

@@ -32,7 +32,9 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 
 def doctor(*words: str) -> CompletedProcess[str]:
     environment = {name: text for name, text in os.environ.items() if name != "FENCELOCK_URL"}
-    ended = run("fencelock", "doctor", *words, environment=environment)
+    # A busy machine that stalls for a second must not look like a slow server.
+    patient = ("--ttl", "600", "--timeout", "10")
+    ended = run("fencelock", "doctor", *patient, *words, environment=environment)
     assert SECRET not in ended.stdout + ended.stderr
     assert "Traceback" not in ended.stderr
     return ended
@@ -50,7 +52,12 @@ def test_the_example_in_the_documentation(faulty: RedisServer) -> None:
 
 def comparable(text: str, where: str, address: str) -> str:
     """The text without what differs from run to run."""
-    text = text.replace(address, "ADDRESS").replace(where, "WHERE").replace(":***@ADDRESS", "WHERE")
+    text = (
+        re.sub(r"\(of \d+\)", "(of MANY)", text)
+        .replace(address, "ADDRESS")
+        .replace(where, "WHERE")
+        .replace(":***@ADDRESS", "WHERE")
+    )
     return re.sub(r"[+-]?\d+(\.\d+)? ?(ms|s)\b|\b0 ms", "TIME", text).replace("+TIME", "TIME")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fencelock.doctor import common, redis, redlock, rules_of, sqlite
 from fencelock.doctor.checks import Check, Finding, Probe, Rule, Setup, bad, each_server, ok
-from fencelock.doctor.measures import in_words, shortest_ttl
+from fencelock.doctor.measures import in_words, latency_of, shortest_ttl
 from fencelock.engines.diagnosis import Clock, Server, measure
 from fencelock.engines.memory import MemoryEngine
 from fencelock.io.blocking import BlockingIO, run
@@ -185,6 +185,14 @@ def test_a_clock_that_jumps_while_it_is_measured() -> None:
 def test_the_shortest_sensible_ttl(p99: float, offset: float, ttl: float) -> None:
     server = Server("a", round_trips=(p99,), clock=Clock(offset, 0.0))
     assert shortest_ttl([server]) == ttl
+
+
+def test_only_servers_that_locks_go_to_count_for_the_round_trip() -> None:
+    slow = Server("replica", round_trips=(5.0,) * 100, serves=False)
+    fast = Server("master", round_trips=(0.001,) * 98 + (0.002, 0.5))
+    latency = latency_of([slow, fast])
+    assert latency == (0.001, 0.002, 100)
+    assert latency_of([slow]) is None
 
 
 @pytest.mark.parametrize(

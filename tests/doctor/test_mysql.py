@@ -169,7 +169,10 @@ def test_sessions_of_another_user(server: MysqlServer) -> None:
     ours = with_sessions(server.url)
     with fencelock.Client(ours) as client, client.lock("x"):
         assert check(examined(ours), "kill").status == "ok"
-    with fencelock.Client(with_sessions(server.url_of(APP, server.password))) as client, client.lock("x"):
+    with (
+        fencelock.Client(with_sessions(server.url_of(APP, server.password))) as client,
+        client.lock("x"),
+    ):
         found = check(examined(ours), "kill")
         assert (found.status, "can't be ended" in found.detail) == ("advice", True)
 

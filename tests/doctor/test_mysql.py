@@ -61,7 +61,7 @@ def server(one: MysqlServer) -> Iterator[MysqlServer]:
 
 
 def with_sessions(url: str) -> str:
-    return url.replace("mysql:", "mysql+getlock:")
+    return url.replace("mysql:", "mysql+getlock:") + "?heartbeat=200"
 
 
 @pytest.mark.parametrize("examine", [examined, examined_async])

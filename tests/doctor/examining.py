@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from typing import Any
 
 import fencelock
@@ -49,7 +48,3 @@ def bad(report: Report) -> set[str]:
 def with_status(report: Report, *statuses: str) -> set[str]:
     """The ids of the checks with one of these statuses."""
     return {each.id for each in report.checks if each.status in statuses}
-
-
-def ids(report: Report) -> Iterable[str]:
-    return [each.id for each in report.checks]

@@ -104,7 +104,11 @@ def doctor(
             click.echo(json.dumps(failure, ensure_ascii=False))
         say(str(error))
         return exits.NOT_EXAMINED
-    known = {check.id for check in report.all_checks}
+    from fencelock.doctor import rules_of
+
+    # All that it may find some day: a pipeline must not break when a replica is taken away.
+    engines = (report.engine, *(part.engine for part in report.parts))
+    known = {rule.id for engine in engines for rule in rules_of(engine)}
     if strange := [each for each in accept if each not in known]:
         raise click.UsageError(
             f"there is no check {strange[0]!r} here, but: {', '.join(sorted(known))}"

@@ -18,8 +18,9 @@
    provider who hides it. `leaves` is the most that a lock is good for while this is bad. If a fact is
    missing, `server.text("fact")` by itself ends the check as "can't tell".
 
-Then add a row per rule to docs/doctor.md (a test compares them), and in `tests/doctor/` a server that has the
-fault and one that has not.
+Then take the engine out of `TO_COME` in `tests/doctor/tables.py`, put the table that this module prints into
+docs/doctor.md (a test compares them), and test each rule in `tests/doctor/` on a server that has the fault
+and on one that has not.
 """
 
 from __future__ import annotations

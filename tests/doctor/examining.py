@@ -15,7 +15,7 @@ PATIENT: dict[str, Any] = {"ttl": 600, "timeout": 10}
 def examined(url: Any, **options: Any) -> Report:
     """The report on a URL, by a blocking client."""
     with fencelock.Client(url) as client:
-        return client.diagnose(**PATIENT | options)
+        return client.diagnose(**_patient(url) | options)
 
 
 def examined_async(url: Any, **options: Any) -> Report:
@@ -23,9 +23,15 @@ def examined_async(url: Any, **options: Any) -> Report:
 
     async def examine() -> Report:
         async with fencelock.AsyncClient(url) as client:
-            return await client.diagnose(**PATIENT | options)
+            return await client.diagnose(**_patient(url) | options)
 
     return asyncio.run(examine())
+
+
+def _patient(url: Any) -> dict[str, Any]:
+    """Session locks have no ttl, but a heartbeat in their URL."""
+    sessions = isinstance(url, str) and "?heartbeat=" in url
+    return PATIENT | {"ttl": None} if sessions else PATIENT
 
 
 def check(report: Report, id: str) -> Check:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 
-from fencelock.doctor import common, redis, redlock, rules_of, sqlite
+from fencelock.doctor import common, mysql, postgresql, redis, redlock, rules_of, sqlite
 from fencelock.doctor.checks import Check, Finding, Probe, Rule, Setup, bad, each_server, ok
 from fencelock.doctor.measures import in_words, latency_of, shortest_ttl
 from fencelock.engines.diagnosis import Clock, Server, measure
@@ -26,6 +26,16 @@ def setup(*servers: Server, ttl: float = 30.0, probe: Probe | None = None) -> Se
 
 def master(where: str = "a:6379", **said: str) -> Server:
     return Server(where, "master", MappingProxyType(said))
+
+
+def primary(**said: str) -> Server:
+    return Server("a:5432", "primary", MappingProxyType(said))
+
+
+SETTINGS = {
+    "default_transaction_read_only": "off",
+    "default_transaction_isolation": "read committed",
+}
 
 
 def made(rule: Rule, *servers: Server, ttl: float = 30.0, probe: Probe | None = None) -> Check:
@@ -129,6 +139,47 @@ def test_the_worst_server_counts_and_is_named() -> None:
             "bad",
         ),
         (redlock.independence, master(), "unknown"),
+        (postgresql.version, primary(server_version="11.22", server_version_num="110022"), "bad"),
+        (
+            postgresql.standbys,
+            primary(
+                synchronous_standby_names="ANY 1 (a, b)",
+                standbys="2",
+                absent_standbys="0",
+                hidden_senders="0",
+                synchronous="0",
+                quorum="2",
+            ),
+            "advice",
+        ),
+        (postgresql.session, primary(**SETTINGS, lock_timeout="50"), "bad"),
+        (postgresql.session, primary(**SETTINGS, lock_timeout="5000"), "ok"),
+        (mysql.version, Server("a", "server", {"version": "5.7.44-log"}), "bad"),
+        (mysql.version, Server("a", "server", {"version": "10.5.20-MariaDB"}), "bad"),
+        (
+            mysql.version,
+            Server("a", "server", {"version": "8.4.0", "clock_moves": "no"}),
+            "bad",
+        ),
+        (mysql.replicas, Server("a", "server", {"log_bin": "ON"}), "unknown"),
+        (
+            mysql.durability,
+            Server(
+                "a",
+                "server",
+                {"innodb_flush_log_at_trx_commit": "1", "innodb_doublewrite": "OFF"},
+            ),
+            "advice",
+        ),
+        (
+            mysql.durability,
+            Server(
+                "a",
+                "server",
+                {"innodb_flush_log_at_trx_commit": "1", "innodb_flush_method": "nosync"},
+            ),
+            "bad",
+        ),
         (sqlite.space, Server("f", "file", {"free_bytes": "1e9", "free_inodes": "0"}), "bad"),
         (sqlite.file_system, Server("f", "file", {"file_system": ""}), "unknown"),
         (common.encryption, Server("f", remote=True), "advice"),

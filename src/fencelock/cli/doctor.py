@@ -7,7 +7,7 @@ import logging
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -107,7 +107,8 @@ def doctor(
     from fencelock.doctor import rules_of
 
     # All that it may find some day: a pipeline must not break when a replica is taken away.
-    known = {rule.id for rule in rules_of(report.engine)}
+    engines = (report.engine, *(part.engine for part in report.parts))
+    known = {rule.id for engine in engines for rule in rules_of(engine)}
     if strange := [each for each in accept if each not in known]:
         raise click.UsageError(
             f"there is no check {strange[0]!r} here, but: {', '.join(sorted(known))}"
@@ -140,7 +141,7 @@ def _code(report: Report, require: Verdict | None) -> int:
     from fencelock.doctor.verdict import is_below
 
     if require is None:
-        return exits.WORSE if any(each.status == "bad" for each in report.checks) else 0
+        return exits.WORSE if any(each.status == "bad" for each in report.all_checks) else 0
     if is_below(report.verdict, require):
         return exits.WORSE
     return exits.NOT_EXAMINED if report.unknown(require) else 0
@@ -156,12 +157,12 @@ def _width() -> int:
 def _shown(report: Report, where: str, everything: bool) -> Iterator[str]:
     yield click.style(printable(where), bold=True)
     yield ""
-    for check in report.checks:
-        if everything or check.status != "ok":
-            yield from _check_lines(check)
-    fine = [check.id for check in report.checks if check.status == "ok"]
-    if fine and not everything:
-        yield from _row("ok", "", ", ".join(fine))
+    yield from _checks(report.checks, everything)
+    for part in report.parts:
+        yield ""
+        yield click.style(f"{printable(part.engine)} behind it, as the service sees it", bold=True)
+        yield ""
+        yield from _checks(part.checks, everything)
     yield ""
     from fencelock.doctor.measures import in_words
 
@@ -173,6 +174,16 @@ def _shown(report: Report, where: str, everything: bool) -> Iterator[str]:
         yield from _row("", "clock", f"{offset}  {clock.where}")
     if report.ttl is not None:
         yield from _row("", "ttl", f"{report.ttl:g} s or more makes sense from here")
+
+
+def _checks(checks: Sequence[Check], everything: bool) -> Iterator[str]:
+    """What is not well, and the names of what is."""
+    for check in checks:
+        if everything or check.status != "ok":
+            yield from _check_lines(check)
+    fine = [check.id for check in checks if check.status == "ok"]
+    if fine and not everything:
+        yield from _row("ok", "", ", ".join(fine))
 
 
 def _check_lines(check: Check) -> Iterator[str]:

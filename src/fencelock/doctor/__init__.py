@@ -25,6 +25,8 @@ and on one that has not.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from importlib import import_module
 
 from fencelock.core.errors import EngineError
@@ -34,6 +36,7 @@ from fencelock.doctor.measures import ClockOffset, Latency, clocks_of, latency_o
 from fencelock.doctor.probe import hand_over
 from fencelock.doctor.verdict import Report, judge, weakest
 from fencelock.engines.contract import Engine
+from fencelock.engines.diagnosis import Server, digest_of, identity_of
 from fencelock.engines.routing import RoutedEngine
 from fencelock.io.contract import IO
 
@@ -89,16 +92,30 @@ async def examine(
     probed = await hand_over(engine, io, ttl=ttl, timeout=timeout) if probe else None
     setup = Setup(engine.label, traits, servers, ttl, probed)
     checks = [check for rule in rules_of(engine.label) if (check := rule.check(setup)) is not None]
+    parts = _behind(servers)
     return Report(
         engine=engine.label,
         promise=traits.guarantee,
         condition=traits.condition,
-        verdict=judge(traits.guarantee, checks),
+        verdict=weakest([judge(traits.guarantee, checks), *(part.verdict for part in parts)]),
         checks=tuple(checks),
         latency=latency_of(servers),
         clocks=clocks_of(servers),
         ttl=shortest_ttl(servers) if traits.leases_expire else None,
+        parts=parts,
+        identity=identity_of(serving),
     )
+
+
+def _behind(servers: Sequence[Server]) -> tuple[Report, ...]:
+    """What lock services have found out about their engine: once, if all have found the same."""
+    reports = [
+        Report.of_json(json.loads(server.said["report"]))
+        for server in servers
+        if "report" in server.said
+    ]
+    found = {(each.identity, each.verdict, each.in_the_way): each for each in reversed(reports)}
+    return tuple(reversed(found.values()))
 
 
 def _combined(engine: RoutedEngine, parts: list[Report]) -> Report:
@@ -116,4 +133,5 @@ def _combined(engine: RoutedEngine, parts: list[Report]) -> Report:
         clocks=tuple(clock for part in parts for clock in part.clocks),
         ttl=max((part.ttl for part in parts if part.ttl is not None), default=None),
         parts=tuple(parts),
+        identity=digest_of(part.identity for part in parts),
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from fencelock.core.errors import UnsafeEngine
 from fencelock.doctor.checks import VERDICTS, Check, Verdict
 from fencelock.doctor.measures import ClockOffset, Latency
 from fencelock.engines.contract import Guarantee
+
+T = TypeVar("T")
 
 MEANING: dict[Verdict, str] = {
     "not safe": "two holders are to be expected, or no lock works at all",
@@ -40,18 +42,14 @@ class Report(NamedTuple):
     names: tuple[str, ...] = ("*",)
     """The patterns of the names that this is about."""
     parts: tuple[Report, ...] = ()
-    """The reports of the single engines, if a client has routes to several."""
+    """The reports of the single engines, if a client has routes to several; or of a service's engine."""
+    identity: str = ""
+    """Of the place where the locks are kept, whoever examines it. Empty if the servers don't tell it."""
 
     @property
     def in_the_way(self) -> tuple[Check, ...]:
         """The bad checks that stand between this verdict and the next better one."""
-        if self.verdict == self.promise:  # nothing that can be mended leads further
-            return ()
-        return tuple(
-            check
-            for check in self._everything()
-            if check.status == "bad" and check.leaves == self.verdict
-        )
+        return self._blocking(self.verdict)
 
     @property
     def next(self) -> str:
@@ -67,7 +65,7 @@ class Report(NamedTuple):
         """The checks that could not be made, and that could leave less than is required."""
         return tuple(
             check
-            for check in self._everything()
+            for check in self.all_checks
             if check.status == "unknown" and check.leaves and is_below(check.leaves, required)
         )
 
@@ -75,9 +73,7 @@ class Report(NamedTuple):
         """The same report, if these checks don't count because somebody has decided so."""
         checks = tuple(check for check in self.checks if check.id not in ids)
         parts = tuple(part.accepting(ids) for part in self.parts)
-        verdict = (
-            weakest([part.verdict for part in parts]) if parts else judge(self.promise, checks)
-        )
+        verdict = weakest([judge(self.promise, checks), *(part.verdict for part in parts)])
         return self._replace(checks=checks, parts=parts, verdict=verdict)
 
     def require(self, required: Verdict) -> None:
@@ -106,10 +102,43 @@ class Report(NamedTuple):
             "clocks": [clock._asdict() for clock in self.clocks],
             "ttl": self.ttl,
             "parts": [part.as_json() for part in self.parts],
+            "identity": self.identity,
         }
 
-    def _everything(self) -> tuple[Check, ...]:
-        return (*self.checks, *(check for part in self.parts for check in part._everything()))
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Report:
+        """A report from its JSON."""
+        latency, checks = found["latency"], found["checks"]
+        return cls(
+            found["engine"],
+            found["promise"],
+            found["condition"],
+            found["verdict"],
+            tuple(_of_json(Check, {**each, "servers": tuple(each["servers"])}) for each in checks),
+            _of_json(Latency, latency) if latency else None,
+            tuple(_of_json(ClockOffset, each) for each in found["clocks"]),
+            found["ttl"],
+            tuple(found["names"]),
+            tuple(map(cls.of_json, found["parts"])),
+            found["identity"],
+        )
+
+    def _blocking(self, verdict: Verdict) -> tuple[Check, ...]:
+        """The checks that leave only this verdict, where the engine promises more."""
+        more = is_below(verdict, self.promise)
+        own = [each for each in self.checks if each.status == "bad" and each.leaves == verdict]
+        parts = (check for part in self.parts for check in part._blocking(verdict))
+        return (*(own if more else ()), *parts)
+
+    @property
+    def all_checks(self) -> tuple[Check, ...]:
+        """The checks of this report and of its parts."""
+        return (*self.checks, *(check for part in self.parts for check in part.all_checks))
+
+
+def _of_json(kind: type[T], found: Mapping[str, Any]) -> T:
+    """A tuple from its JSON. A newer version may have more fields."""
+    return kind(**{field: found[field] for field in kind._fields})  # type: ignore[attr-defined]
 
 
 def judge(promise: Guarantee, checks: Sequence[Check]) -> Verdict:

@@ -7,7 +7,8 @@ or bad for a lock stands in `fencelock/doctor/`.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -68,6 +69,9 @@ class Server(NamedTuple):
     """Whether it is reached over a network, and not on this machine."""
     encrypted: bool = False
     """Whether the connection to it is encrypted."""
+    identity: str = ""
+    """Of the place where it keeps the locks: the same from wherever it is examined, and of no other place.
+    Empty if it can't be told."""
 
     def text(self, fact: str) -> str:
         """What it said about this; `NotTold` if it said nothing."""
@@ -86,6 +90,29 @@ class Server(NamedTuple):
             return float(text)
         except ValueError:
             raise NotTold(f"the server does not tell {fact} as a number, but as {text!r}") from None
+
+
+def identity_of(servers: Iterable[Server]) -> str:
+    """The identity of the place where these servers keep the locks together."""
+    return digest_of(server.identity for server in servers)
+
+
+def digest_of(identities: Iterable[str]) -> str:
+    """One identity for several, which tells nothing about the servers. Empty if one of them is not known."""
+    known = sorted(identities)
+    if not known or not all(known):
+        return ""
+    return blake2b("\n".join(known).encode(), digest_size=8).hexdigest()
+
+
+def is_remote(host: str) -> bool:
+    """Whether requests to this host leave the machine, as far as its name tells."""
+    import ipaddress  # slow to import, and rarely needed
+
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
 
 
 class Timing(NamedTuple):

@@ -11,6 +11,7 @@ from fencelock.engines.contract import NO_SHARING, UNSAFE
 from fencelock.engines.http.wire import (
     Answer,
     AnyAct,
+    Diagnose,
     Enter,
     Evict,
     Inspect,
@@ -25,6 +26,7 @@ from fencelock.engines.http.wire import (
     WireTicket,
 )
 from fencelock.io.contract import IO
+from fencelock.service.examination import Examination
 from fencelock.service.ledger import Ledger
 from fencelock.service.limits import Limits
 from fencelock.service.principals import Principal
@@ -46,8 +48,16 @@ class Acts:
     Limits and the audit log are applied here, whatever way an act came: on a line, or as a request.
     """
 
-    def __init__(self, engine: WatchedEngine, io: IO, limits: Limits, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        engine: WatchedEngine,
+        io: IO,
+        limits: Limits,
+        ledger: Ledger,
+        examination: Examination,
+    ) -> None:
         self.engine = engine
+        self.examination = examination
         self.io = io
         self.limits = limits
         self.ledger = ledger
@@ -103,6 +113,9 @@ class Acts:
                 principal.require("read", name := limits.check_name(name))
                 seen = await engine.inspect(name, limit=limit, timeout=timeout)
                 return Answer(seen=WireInspection.pack(seen))
+            case Diagnose():
+                principal.require_everywhere("admin")
+                return Answer(diagnosis=await self.examination.diagnosis(timeout))
         names = await engine.names(act.pattern, timeout=timeout)
         return Answer(names=[name for name in names if principal.may("read", name)])
 

@@ -29,6 +29,7 @@ from fencelock.service.addresses import client_of
 from fencelock.service.answers import answer, failure_of
 from fencelock.service.audit import Audit
 from fencelock.service.connections import Connection
+from fencelock.service.examination import Examination
 from fencelock.service.identity import Identity
 from fencelock.service.ledger import Ledger
 from fencelock.service.limits import BURST, Limits
@@ -78,7 +79,9 @@ class Service:
         self.peers = Peers(settings.peers, self.replica)
         self.watch = Watch(self, engine, io, settings)
         ledger = Ledger(self.audit, self.watch.counters, BURST * settings.rate)
-        self.acts = Acts(self.watch.engine, io, Limits(settings, ledger), ledger)
+        self.examination = Examination(engine, io, self.replica)
+        limits = Limits(settings, ledger)
+        self.acts = Acts(self.watch.engine, io, limits, ledger, self.examination)
         self.under_way = 0
         """Requests that are not answered yet, and lines that are open."""
         self._at_rest = asyncio.Event()
@@ -164,6 +167,7 @@ class Service:
             task.cancel()
         await self.live.pages.close()
         await self.peers.close()
+        await self.examination.close()
         await self.acts.engine.close()
         await self.acts.io.close()
         await self.audit.close()

@@ -83,6 +83,13 @@ class CheckFence(Struct, frozen=True):
     fence: FenceText
 
 
+class Diagnose(Struct, frozen=True):
+    """Ask what a lock on the engine is good for."""
+
+    timeout: Annotated[float, Meta(gt=0, le=MAX_WAIT)] = 10.0
+    """Seconds that this request may wait for an examination."""
+
+
 # --- answers
 
 

@@ -44,6 +44,11 @@ class Principal:
                 "forbidden", f"{self.name} lacks the right {right!r} for {name!r}", name=name
             )
 
+    def require_everywhere(self, right: Right) -> None:
+        """Refuse a request that is about the whole service, unless it has this right for all names."""
+        if "*" not in self.rights.get(right, ()):
+            raise Refused("forbidden", f"{self.name} lacks the right {right!r} for all names ('*')")
+
 
 @lru_cache(maxsize=10_000)  # names come again and again
 def _match(patterns: tuple[str, ...], name: str) -> bool:

@@ -121,6 +121,14 @@ class Rest:
                 self.check,
                 ("stale-fence", "not-json"),
             ),
+            Operation(
+                "GET",
+                "/v1/diagnosis",
+                "What a lock on the engine is good for: as `fencelock doctor` says",
+                forms.Diagnose,
+                {200: wire.Diagnosis},
+                self.diagnose,
+            ),
         ]
 
     async def end(self) -> None:
@@ -195,6 +203,11 @@ class Rest:
         newest = max((int(each.fence) for each in seen.holders), default=0)
         self._service.watch.refused_write(name, int(form.fence), newest)
         return _not_held(name, form.fence, newest)
+
+    async def diagnose(self, call: Call, form: forms.Diagnose) -> web.Response:
+        found = await self._acts.perform(wire.Diagnose(form.timeout), call.principal)
+        assert found.diagnosis is not None, "a diagnosis is answered by one"
+        return answer(found.diagnosis)
 
     # --- parts
 

@@ -273,6 +273,7 @@ class BlockingNode(Node):
                     sock.settimeout(_left(end))
                     sock = self.login.tls.wrap_socket(sock, server_hostname=self.host)
                 link, hello = self._greet(sock, end)
+                link.replica = hello.replica
                 self.met(hello)
                 return link
             except BaseException:

@@ -18,6 +18,7 @@ from typing import Any
 from fencelock.core.errors import EngineError
 from fencelock.core.ticket import WAITING, Departure, Inspection, Place, Standing, Ticket
 from fencelock.engines.contract import Engine, Traits
+from fencelock.engines.diagnosis import Server
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.http.failures import ELSEWHERE, OTHER_ENGINE, failure_of
 from fencelock.engines.http.link import Link, Node
@@ -187,6 +188,12 @@ class HttpEngine(Engine):
 
     async def evict(self, name: str, *, timeout: float) -> bool:
         return bool((await self._ask(Evict(name, _granted(timeout)), timeout, name)).done)
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
+        from fencelock.engines.http.diagnosis import describe  # few programs need it
+
+        nodes = sorted(self._nodes, key=str)
+        return await describe(nodes, self._io, timeout, probe=probe)
 
     async def close(self) -> None:
         with self._parked_lock:

@@ -12,7 +12,7 @@ import msgspec
 
 from fencelock.core.ticket import WAITING
 from fencelock.engines.failure import RequestFailed
-from fencelock.engines.http.failures import refused
+from fencelock.engines.http.failures import failure_of, refused
 from fencelock.engines.http.websocket import Handshake, Refusal, Stream, Violation
 from fencelock.engines.http.wire import (
     GOING_AWAY,
@@ -89,6 +89,8 @@ class Link(ABC):
     """One line. Wake-ups arrive on it between replies."""
 
     node: Node
+    replica = ""
+    """The replica at the other end. There may be a load balancer in between."""
     broken: RequestFailed | bool | None
     """Whether the link takes no more requests, or why."""
 
@@ -99,6 +101,15 @@ class Link(ABC):
         With `waiter`, the act is an `Enter` of this ticket: if it must wait, its wake-up is collected from
         then on. A blocking link returns the answer itself, which saves a coroutine on the hot path.
         """
+
+    async def ask(self, act: AnyAct, timeout: float) -> Answer:
+        """Ask for an act, whatever kind of link it is. Raises what the answer's problem means."""
+        answer = self.exchange(act, timeout)
+        if not isinstance(answer, Answer):
+            answer = await answer
+        if answer.problem is not None:
+            raise failure_of(answer.problem, None)
+        return answer
 
     @abstractmethod
     async def listen(self, waiter: str, timeout: float) -> Wake | None:

@@ -286,7 +286,9 @@ class MultiplexedNode(Node):
                         ssl=tls,
                         server_hostname=self.host if tls else None,
                     )
-                    self.met(await link.greet())
+                    hello = await link.greet()
+                    link.replica = hello.replica
+                    self.met(hello)
             except BaseException:
                 if link is not None:
                     link.close()

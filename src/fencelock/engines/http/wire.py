@@ -21,7 +21,7 @@ JavaScript and jq round numbers above 2^53. An infinite time is left out, becaus
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -266,7 +266,15 @@ class Names(Act, frozen=True):
     pattern: Annotated[str, Meta(max_length=512)] = "*"
 
 
-AnyAct = Enter | Renew | Leave | Park | Unpark | Evict | Remember | Recall | Inspect | Names
+class Diagnose(Act, frozen=True):
+    """What a lock on the engine is good for. Answered by `diagnosis`. Not asked in a request of its own."""
+
+    timeout: Seconds
+
+
+AnyAct = (
+    Enter | Renew | Leave | Park | Unpark | Evict | Remember | Recall | Inspect | Names | Diagnose
+)
 
 
 class Request(Struct, frozen=True):
@@ -298,6 +306,19 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     """The fence that was refused, and that of the newest holder; "0" if nobody holds the lock."""
 
 
+class Diagnosis(Struct, frozen=True, omit_defaults=True):
+    """What `fencelock doctor` says of the engine behind a replica. It is examined once a minute at most."""
+
+    replica: str
+    time: float
+    """Now, by the replica's clock, in seconds since 1970."""
+    examined_at: float
+    report: dict[str, Any] | None = None
+    """As `fencelock doctor --json` prints it: docs/doctor.md. None if the engine could not be examined."""
+    detail: str = ""
+    """Why it could not."""
+
+
 class Answer(Struct, frozen=True, omit_defaults=True):
     """The answer to an act: one of these fields, or `problem`."""
 
@@ -306,6 +327,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     text: str | None = None
     seen: WireInspection | None = None
     names: list[str] | None = None
+    diagnosis: Diagnosis | None = None
     problem: Problem | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.mysql.drivers import DriverError, code_and_message
@@ -13,6 +14,9 @@ from fencelock.engines.mysql.urls import Target
 from fencelock.engines.mysql.wire import AsyncioWire, BlockingWire, Wire
 from fencelock.io import clock
 from fencelock.io.contract import IO
+
+if TYPE_CHECKING:
+    from fencelock.engines import diagnosis
 
 log = logging.getLogger("fencelock.engine")
 
@@ -69,6 +73,22 @@ class Server:
             wire.close()
             raise
         return wire
+
+    async def visit(self, timeout: float) -> Wire:
+        """Open a connection, also to a server that can't give correct locks."""
+        deadline = clock.now() + timeout
+        wire = await self._open(timeout)
+        try:
+            await wire.rows(self._session, deadline - clock.now())
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    async def describe(self, io: IO, timeout: float) -> list[diagnosis.Server]:
+        from fencelock.engines.mysql.diagnosis import describe  # few programs need it
+
+        return [await describe(self, self._target, self._sessions, io, timeout)]
 
     async def install(self, wire: Wire, timeout: float) -> None:
         """Create what is missing. Of many concurrent clients one does it, and the others wait for it.

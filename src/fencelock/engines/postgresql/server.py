@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 from fencelock.core.errors import Unsupported
 from fencelock.engines.failure import RequestFailed
@@ -14,6 +15,9 @@ from fencelock.engines.postgresql.urls import Host, Target
 from fencelock.engines.postgresql.wire import Wire
 from fencelock.io import clock
 from fencelock.io.contract import IO
+
+if TYPE_CHECKING:
+    from fencelock.engines import diagnosis
 
 log = logging.getLogger("fencelock.engine")
 
@@ -75,6 +79,31 @@ class Server:
             return wire
         text = "can't connect to " + "; ".join(str(failure) for failure in failures)
         raise RequestFailed(text, "not applied", failures[0].code) from failures[0]
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Where the servers are, in the order of the URL."""
+        return self._target.hosts
+
+    async def visit(self, host: Host, timeout: float) -> Wire:
+        """Open a connection to one server, also to one that can't give out locks."""
+        deadline = clock.now() + timeout
+        try:
+            wire = await self._open(host, deadline)
+        except RequestFailed as error:
+            text = f"{error} (while connecting)"
+            raise RequestFailed(text, "not applied", error.code) from error
+        try:
+            await wire.script(_NO_IDLE_TIMEOUTS, deadline - clock.now())
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    async def describe(self, io: IO, timeout: float) -> list[diagnosis.Server]:
+        from fencelock.engines.postgresql.diagnosis import describe  # few programs need it
+
+        return await describe(self, self._target.schema, io, timeout)
 
     async def install(self, wire: Wire, timeout: float) -> None:
         """Create what is missing. Of many concurrent clients one does it, and the others wait for it."""

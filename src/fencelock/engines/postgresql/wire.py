@@ -78,6 +78,11 @@ class Wire(database.Wire):
             conn.finish()
             raise
 
+    @property
+    def encrypted(self) -> bool:
+        """Whether TLS protects the connection, as far as its other end: a pooler may end it there."""
+        return bool(self._conn.ssl_in_use)
+
     async def call(self, request: Request, timeout: float) -> list[str]:
         """Run a statement as a transaction of its own. Returns the first column of its rows."""
         if timeout <= 0:

@@ -57,7 +57,11 @@ async def describe(
         else:
             said |= _facts(reply)
     return server._replace(
-        said=said, refused=refused, round_trips=timing.round_trips, clock=timing.clock
+        said=said,
+        refused=refused,
+        round_trips=timing.round_trips,
+        clock=timing.clock,
+        identity=f"redis {said['run_id']} {node.login.database}" if "run_id" in said else "",
     )
 
 

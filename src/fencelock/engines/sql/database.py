@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from fencelock.core.errors import EngineError
 from fencelock.core.url import Url
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.sql.interruptible import input_poll
 from fencelock.engines.sql.requests import Request
+
+if TYPE_CHECKING:
+    from fencelock.engines import diagnosis
+    from fencelock.io.contract import IO
 
 
 class Wire(ABC):
@@ -62,6 +66,9 @@ class Server(Protocol[W]):
     async def install(self, wire: W, timeout: float) -> None:
         """Create the tables and functions that the requests need."""
 
+    async def describe(self, io: IO, timeout: float) -> Sequence[diagnosis.Server]:
+        """What the servers say about themselves: `Engine.diagnose`."""
+
 
 class Errors(NamedTuple):
     """What the errors of a database mean."""
@@ -77,14 +84,17 @@ class Errors(NamedTuple):
 
     def translate(self, error: RequestFailed, where: str, name: str | None) -> EngineError:
         """The error that the caller of the engine sees: what happened, and what to do about it."""
+        return EngineError(f"{where}: {self.explain(error)}", outcome=error.outcome, name=name)
+
+    def explain(self, error: RequestFailed) -> str:
+        """What happened, and what to do about it."""
         text = str(error)
         advice = self.by_code.get(error.code)
         if advice is None:
             advice = next((hint for part, hint in self.by_message.items() if part in text), None)
         if advice is None and error.outcome == "unknown":
             advice = "the server may have applied the request, or not"
-        text = f"{where}: {text}" if advice is None else f"{where}: {text}: {advice}"
-        return EngineError(text, outcome=error.outcome, name=name)
+        return text if advice is None else f"{text}: {advice}"
 
 
 def client_closed() -> RequestFailed:

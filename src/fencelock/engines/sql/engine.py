@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Generic
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.errors import EngineError
@@ -14,6 +15,9 @@ from fencelock.engines.sql.database import Errors, Server, W
 from fencelock.engines.sql.pool import Pool
 from fencelock.engines.sql.requests import Request, Requests, inspection_of
 from fencelock.io.contract import IO
+
+if TYPE_CHECKING:
+    from fencelock.engines import diagnosis
 
 _MAX_INT = 2**31 - 1
 """The largest number that an int of a database can hold."""
@@ -49,6 +53,9 @@ class SqlEngine(Engine, Generic[W]):
     @translated
     async def evict(self, name: str, *, timeout: float) -> bool:
         return await self._ask(self._requests.evict(name), timeout) == ["1"]
+
+    async def diagnose(self, *, timeout: float, probe: bool = False) -> Sequence[diagnosis.Server]:
+        return await self._server.describe(self._io, timeout)
 
     def _translated(self, error: RequestFailed, name: str | None) -> EngineError:
         return self._errors.translate(error, self._where, name)

@@ -30,7 +30,12 @@ async def describe(file: LockFile, io: IO) -> Server:
         return None
 
     timing = await measure(look, io)
-    return server._replace(said=said, round_trips=timing.round_trips)
+    place = os.stat(file.path)
+    return server._replace(
+        said=said,
+        round_trips=timing.round_trips,
+        identity=f"sqlite {boot_id()} {place.st_dev} {place.st_ino}",
+    )
 
 
 def _server(file: LockFile) -> Server:

@@ -24,7 +24,7 @@ from fencelock.service.live.circles import Circles
 from fencelock.service.live.poller import Interest, Poller
 from fencelock.service.live.rows import Board, Changes, Usual
 from fencelock.service.live.touched import Touched
-from fencelock.service.live.wire import Draining, Hello, Rows, State, Visible
+from fencelock.service.live.wire import Draining, Hello, Rows, State, Verdict, Visible
 from fencelock.service.principals import Principal
 from fencelock.service.problems import Refused
 
@@ -42,6 +42,9 @@ _COMPARE_EVERY = 5.0
 
 _PART = 500
 """Rows in one event."""
+
+_PATIENCE = 1.0
+"""Seconds that the first page waits for an examination of the engine."""
 
 _FORGET_AFTER = 60.0
 """Seconds without an open page after which the board is too old to begin with."""
@@ -111,7 +114,8 @@ class Pages:
         try:
             with suppress(ConnectionError):
                 await response.prepare(request)
-                await response.write(_event("hello", self._hello(page)))
+                verdict = await self._service.examination.verdict(_PATIENCE)
+                await response.write(_event("hello", self._hello(page, verdict)))
                 await self._tell(page, response)
         finally:
             self._leave(page)
@@ -176,7 +180,7 @@ class Pages:
             await asyncio.sleep(max(0.0, began + _PACE - time.monotonic()))
         await response.write(_event("draining", Draining()))
 
-    def _hello(self, page: _Page) -> Hello:
+    def _hello(self, page: _Page, verdict: Verdict | None) -> Hello:
         service, principal = self._service, page.principal
         engine, rights = (
             service.acts.engine,
@@ -192,6 +196,7 @@ class Pages:
             principal.name,
             rights,
             service.identity.keys is not None,
+            verdict,
         )
 
     def _state(self, principal: Principal) -> State:

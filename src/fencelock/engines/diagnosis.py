@@ -105,16 +105,6 @@ def digest_of(identities: Iterable[str]) -> str:
     return blake2b("\n".join(known).encode(), digest_size=8).hexdigest()
 
 
-def is_remote(host: str) -> bool:
-    """Whether requests to this host leave the machine, as far as its name tells."""
-    import ipaddress  # slow to import, and rarely needed
-
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
-
-
 class Timing(NamedTuple):
     """What `measure` has found out."""
 

@@ -22,7 +22,11 @@ CLIENTS = 20_000
 
 @pytest.mark.parametrize(
     ("names", "per_second", "partitions"),
-    [(Names(20_000), 14_000.0, 2), (FinerNames(5_000, 1.0), 10_000.0, 4), (Names(50, 1.0), 80.0, 1)],
+    [
+        (Names(20_000), 14_000.0, 2),
+        (FinerNames(5_000, 1.0), 10_000.0, 4),
+        (Names(50, 1.0), 80.0, 1),
+    ],
     ids=["alike", "finer", "zipf"],
 )
 def test_the_model_agrees_with_a_simulation(

@@ -91,7 +91,7 @@ def scale(clients: int, folder: Path | None) -> Iterator[str]:
             if partitions not in PARTITIONS:
                 continue
             model = case.model(partitions)
-            limits[case.title][partitions] = FULL * model.limit
+            limits[case.title][partitions] = FULL * min(model.name_limit, model.engine_limit)
             load = model.at(case.per_second)
             found = simulate(case, partitions, wanted, homes, random)
             cells = (

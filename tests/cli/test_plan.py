@@ -196,7 +196,18 @@ def test_an_engine_that_is_overloaded() -> None:
     model = Model(Names(100_000), Exponential(0.1), SPEED)
     now = model.at(2000.0)
     assert now.waiting == math.inf
-    assert any("overloaded from 1,000 locks" in line for line in expectations(model, now, 1.0))
+    lines = list(expectations(model, now, 1.0))
+    assert any("overloaded from 1,000 locks" in line for line in lines)
+    assert any("The engine is the reason" in line for line in lines)
+
+
+def test_an_engine_that_is_busy_before_the_names_are(sqlite_cli: Cli) -> None:
+    ended = sqlite_cli(
+        *ASKED, "--pair", "300us", "--zipf", "--names", "100000", "--rate", "2000", "--held", "2ms",
+        "--capacity", "1500", "--partitions", "4",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count(" per second  █") == 8
 
 
 def test_the_page_shows_what_the_command_prints(sqlite_cli: Cli) -> None:

@@ -19,7 +19,7 @@ from fencelock.primitives.options import LockOptions
 from fencelock.torture.network import Faults, FaultyEngine, Network, Server
 from fencelock.torture.workers import SimulatedClient
 
-CALLERS = 800
+CALLERS = 600
 PROCESSES = 4
 
 DELAY = 0.0005

@@ -46,7 +46,8 @@ def test_only_the_busiest_names_are_overloaded() -> None:
 
 def test_an_engine_has_a_limit_whatever_the_names() -> None:
     many = model(names=100_000)
-    assert many.limit == many.engine_limit == pytest.approx(1000.0)
+    assert many.engine_limit == pytest.approx(1000.0)
+    assert many.limit == pytest.approx(1000.0, rel=0.01)
     assert many.at(900.0).mean_wait_anywhere > many.at(100.0).mean_wait_anywhere
     assert many.at(1001.0).mean_wait_anywhere == math.inf
     needed = many.at(5000.0).partitions_needed
@@ -65,6 +66,15 @@ def test_requests_wait_for_one_another_at_a_busy_engine() -> None:
     for used, delay in ((0.5, 0.0005), (0.9, 0.0045)):  # a request takes half a millisecond
         load = everybody_alone.at(1000.0 * used)
         assert load.mean_wait_anywhere == pytest.approx(SPEED.pair / 2 + delay, rel=0.01)
+
+
+@pytest.mark.parametrize("names", [1, 10, 11, 1000])
+def test_up_to_the_limit_every_queue_has_an_end(names: int) -> None:
+    """Also where the name and the engine are busy at the same time."""
+    mixed = model(names=names)
+    assert mixed.limit <= min(mixed.name_limit, mixed.engine_limit)
+    assert mixed.at(mixed.limit * 0.999).p99_wait < math.inf
+    assert mixed.at(mixed.limit * 1.001).p99_wait == math.inf
 
 
 def test_no_partitions_help_a_name_that_is_too_much_for_one() -> None:

@@ -12,7 +12,7 @@ import pytest
 from fencelock.planning.held import Exponential, Fixed, Held, Lognormal, Longer
 from fencelock.planning.queue import mean_wait, replay, wait_percentile
 
-CALLERS = 40_000
+CALLERS = 25_000
 
 
 def callers(per_second: float, served: Held) -> Iterator[tuple[float, float]]:

@@ -118,7 +118,7 @@ class Model:
 
     @property
     def name_limit(self) -> float:
-        """Locks per second, of all names, from which the most wanted name has a queue without end."""
+        """Locks per second, of all names, that are too many for the most wanted one on any engine."""
         return 1 / (self.names.busiest * self._served().mean)
 
     @property
@@ -128,8 +128,19 @@ class Model:
 
     @property
     def limit(self) -> float:
-        """Locks per second from which something is overloaded."""
-        return min(self.name_limit, self.engine_limit)
+        """Locks per second from which something is overloaded.
+
+        It is less than both limits, because a busy engine slows down the hand-offs of every name.
+        """
+        fine, too_many = 0.0, min(self.name_limit, self.engine_limit)
+        for _ in range(40):
+            middle = (fine + too_many) / 2
+            served = self._served(self._delay(self._partition_busy(middle)))
+            if middle * self.names.busiest * served.mean < 1:
+                fine = middle
+            else:
+                too_many = middle
+        return fine
 
     def partitions_needed(self, per_second: float) -> int | None:
         """So many that none is busier than `FULL`. None: unknown, or no number is enough."""

@@ -49,17 +49,22 @@ def expectations(model: Model, now: Load, operation: float) -> Iterator[str]:
 
 
 def _about_the_name(model: Model, now: Load) -> str:
-    limit = model.name_limit
-    if now.per_second < limit:
+    limit = model.limit
+    if now.busy < 1:
         return (
             f"From {rough(limit)} locks per second on, {limit / now.per_second:.1f} times as many as now, "
             "the queue of the busiest name grows without end."
         )
-    served = now.busiest_per_second * limit / now.per_second
+    text = (
+        f"The queue of the busiest name grows without end. It has an end below {rough(limit)} locks per "
+        "second."
+    )
+    if now.per_second < model.name_limit:
+        return f"{text} The engine is the reason: its requests wait for one another."
+    served = now.busiest_per_second * model.name_limit / now.per_second
     return (
-        f"The queue of the busiest name grows without end: {rough(now.busiest_per_second)} callers per "
-        f"second come, and {rough(served)} can be served. It has an end below {rough(limit)} locks per "
-        "second. More partitions don't change that."
+        f"{text} {rough(now.busiest_per_second)} callers per second come, and {rough(served)} can be "
+        "served. More partitions don't change that."
     )
 
 

@@ -26,7 +26,9 @@ from tests.waiting import eventually, soon
 FACES = {"sync": fencelock.Client, "async": fencelock.AsyncClient}
 
 # What a client offers besides primitives.
-NO_PRIMITIVES = {"break_lock", "close", "inspect", "names", "release_on_sigterm", "traits"}
+NO_PRIMITIVES = {
+    *("break_lock", "close", "diagnose", "inspect", "names", "release_on_sigterm", "traits"),
+}
 
 
 def test_every_primitive_is_here() -> None:

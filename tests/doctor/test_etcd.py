@@ -20,8 +20,8 @@ from tests.servers import HOST
 from tests.servers_etcd import EtcdCluster
 from tests.waiting import eventually
 
-# Some of these tests need what an earlier one of this file has done to the server. In `./test` they may run in
-# any order, on several workers: until that is mended, only `./soak` runs them.
+# Some of these tests need what an earlier one of this file has done to the server. In `./test` they may run
+# in any order, on several workers: until that is mended, only `./soak` runs them.
 pytestmark = only_in_soaks
 
 HISTORY = {"elections", "disk"}

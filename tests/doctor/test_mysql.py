@@ -17,8 +17,8 @@ from tests.servers import HOST, free_port
 from tests.servers_mysql import DATABASE, MysqlServer
 from tests.waiting import eventually
 
-# Some of these tests need what an earlier one of this file has done to the server. In `./test` they may run in
-# any order, on several workers: until that is mended, only `./soak` runs them.
+# Some of these tests need what an earlier one of this file has done to the server. In `./test` they may run
+# in any order, on several workers: until that is mended, only `./soak` runs them.
 pytestmark = [only_in_soaks, pytest.mark.usefixtures("few_round_trips")]
 
 APP = "app"

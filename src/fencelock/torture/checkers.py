@@ -16,12 +16,14 @@ from fencelock.primitives.claim import EVICTED, EXPIRED
 from fencelock.primitives.schedule import RENEW_AT
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.primitives.waiting import MIN_TIMEOUT
-from fencelock.torture.history import Attempt, Grant, History, Stay
+from fencelock.torture import promises
+from fencelock.torture.history import Attempt, History, Stay
+from fencelock.torture.promises import no_lost_update, no_stale_write, one_believer
+from fencelock.torture.records import Violation
 from fencelock.torture.storage import GuardedCounters
 from fencelock.torture.stories import odd_stories
 
 # All in seconds.
-_ROUNDING = 1e-6
 _PROMPT = 0.01
 """What happens "at once" may take a few steps of the process."""
 _HANDOFF = 0.05
@@ -29,75 +31,17 @@ _HANDOFF = 0.05
 _CLEANUP = 0.5
 """How long the clean-up of an attempt may take, beyond a quarter of its ttl."""
 
-Checker = Callable[[History, GuardedCounters], Iterator[str]]
+Checker = Callable[[History, GuardedCounters], Iterator[str | Violation]]
 
 
-def no_stale_write(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """A store that checks fences never accepts a write that is older than one it has accepted."""
-    newest: dict[str, tuple[int, str]] = {}
-    for write in counters.writes:
-        if not write.accepted:
-            continue
-        fence, id = newest.get(write.name, (0, ""))
-        if write.fence < fence or (write.fence == fence and write.id != id):
-            yield f"{write.name}: a write with fence {write.fence} was accepted after {fence}"
-        newest[write.name] = write.fence, write.id
-
-
-def no_lost_update(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """Read, add one, write: every accepted write adds to the very value that it replaced."""
-    accepted: Counter[str] = Counter()
-    for write in counters.writes:
-        if write.accepted:
-            accepted[write.name] += 1
-            if write.value != write.replaced + 1:
-                yield (
-                    f"{write.name}: {write.replaced} was replaced by {write.value} "
-                    f"(fence {write.fence}), so an update is lost"
-                )
-    for name in history.names:
-        total, acknowledged = counters.value(name), history.counts[f"acknowledged {name}"]
-        if not acknowledged <= total == accepted[name]:
-            yield f"{name}: counts to {total} after {acknowledged} acknowledged increments"
-
-
-def fences_grow(history: History, counters: GuardedCounters) -> Iterator[str]:
+def fences_grow(history: History, counters: GuardedCounters) -> Iterator[str | Violation]:
     """Fences strictly grow in the order of admission, also when the engine lost its memory."""
     newest: dict[str, int] = {}
     for stay in history.admissions:
         if stay.fence <= newest.get(stay.name, 0):
             yield f"{stay.name}: fence {stay.fence} was admitted after {newest[stay.name]}"
         newest[stay.name] = max(stay.fence, newest.get(stay.name, 0))
-    held: dict[str, Grant] = {}
-    for grant in history.grants:
-        name = grant.attempt.name
-        before = held.get(name)
-        if before is not None and grant.fence <= before.fence:
-            # A waiter that was admitted can learn of it after a wipe has let another one in.
-            late = history.forgot(name, grant.attempt.started, grant.granted)
-            if grant.fence == before.fence or not late:
-                yield f"{name}: {grant} was granted after {before}"
-        held[name] = grant
-
-
-def one_believer(history: History, counters: GuardedCounters) -> Iterator[str]:
-    """While a holder relies on its lease, the engine admits no other ticket.
-
-    This is true without a guard, if the clocks stay within their drift and the engine forgets nothing.
-    """
-    admitted = {(stay.name, stay.fence): stay.admitted for stay in history.admissions}
-    for name in history.names:
-        grants = [grant for grant in history.grants if grant.attempt.name == name]
-        for earlier in grants:
-            for later in grants:
-                moment = admitted.get((name, later.fence), later.granted)
-                if earlier.fence >= later.fence or earlier.believed <= moment + _ROUNDING:
-                    continue
-                if not history.forgot(name, earlier.attempt.started, moment):
-                    yield (
-                        f"{name}: {earlier} relied on its lease for "
-                        f"{earlier.believed - moment:.4f} s after {later} was admitted"
-                    )
+    yield from promises.fences_grow(history, counters)
 
 
 def first_come_first_served(history: History, counters: GuardedCounters) -> Iterator[str]:
@@ -108,7 +52,7 @@ def first_come_first_served(history: History, counters: GuardedCounters) -> Iter
                 other.name == stay.name
                 and other.joined < stay.joined
                 and other.admitted > stay.admitted
-                and other.left > stay.admitted + _ROUNDING
+                and other.left > stay.admitted + promises.ROUNDING
             ):
                 yield f"{stay.name}: {stay.label} was admitted before {other.label}, which came first"
 
@@ -118,7 +62,7 @@ def loss_is_noticed(history: History, counters: GuardedCounters) -> Iterator[str
     for grant in history.grants:
         for oddity in sorted(set(grant.oddities)):
             yield f"{grant} {oddity}"
-        awake = history.awake_at(grant.attempt.io.name, grant.believed_until, _PROMPT)
+        awake = history.awake_at(grant.attempt.process, grant.believed_until, _PROMPT)
         due = awake + _PROMPT
         if awake > grant.believed_until:
             # The process may have been stopped while it sent a renewal. Then it waits for the answer
@@ -148,11 +92,11 @@ def nothing_leaked(history: History, counters: GuardedCounters) -> Iterator[str]
         attempt = history.attempts[stay.label]
         if stay.by != "entered":
             yield f"{stay.name}: {attempt.label} was put into the queue although it did not ask"
-        if attempt.io.name in history.crashes:
+        if attempt.process in history.crashes:
             continue
         # Without faults a ticket stays exactly as long as it is wanted.
         gone = min(stay.left, stay.expires)
-        closed = history.closed.get(attempt.io.name, math.inf)
+        closed = history.closed.get(attempt.process, math.inf)
         # A request that was on its way or lost when its client closed can't be cleaned up.
         stray = closed < history.settled_at or (closed < math.inf and stay.joined > attempt.ended)
         if attempt.ended < math.inf and not stray and not stay.again:
@@ -173,10 +117,10 @@ def progress(history: History, counters: GuardedCounters) -> Iterator[str]:
     ends = [attempt.ended for attempt in veterans if attempt.ended < math.inf]
     aftermath = max([history.settled_at + longest, *ends])
     for attempt in attempts:
-        if attempt.io.name in history.crashes:
+        if attempt.process in history.crashes:
             continue
         if attempt.outcome == "unfinished":
-            yield f"{attempt.name}: {attempt.label} of {attempt.io.name} never ended"
+            yield f"{attempt.name}: {attempt.label} of {attempt.process} never ended"
             continue
         if attempt.last and attempt.outcome not in ("done", "lost", "closed"):
             yield f"{attempt.name}: {attempt.label} did not get the lock but {attempt.outcome}"
@@ -197,7 +141,7 @@ def progress(history: History, counters: GuardedCounters) -> Iterator[str]:
             bound += longest + history.settled_at - history.calm_at
         if waited > bound:
             yield (
-                f"{attempt.name}: {attempt.label} of {attempt.io.name} waited {waited:.3f} s "
+                f"{attempt.name}: {attempt.label} of {attempt.process} waited {waited:.3f} s "
                 "although nobody held the lock"
             )
 
@@ -229,8 +173,8 @@ def within_budget(history: History, counters: GuardedCounters) -> Iterator[str]:
             budget = REQUEST_TIMEOUT  # one request, but a true answer
         # The last look, the clean-up and the question for the holder may all hang.
         allowed = _HANDOFF if attempt.started > history.settled_at else 3 * MIN_TIMEOUT
-        allowed += sum(end - start for start, end in history.pauses.get(attempt.io.name, ()))
-        over = attempt.got - attempt.started - budget / attempt.io.rate - allowed
+        allowed += sum(end - start for start, end in history.pauses.get(attempt.process, ()))
+        over = attempt.got - attempt.started - budget / attempt.rate - allowed
         if over > _PROMPT:
             yield f"{attempt.name}: {attempt.label} overran its timeout by {over:.3f} s"
 
@@ -269,7 +213,7 @@ def events_are_true(history: History, counters: GuardedCounters) -> Iterator[str
             elif isinstance(event, Lost):
                 lost[event.owner.label, event.fence] += 1
     for grant in history.grants:
-        process, known = grant.attempt.io.name, (grant.attempt.label, grant.fence)
+        process, known = grant.attempt.process, (grant.attempt.label, grant.fence)
         if process not in history.events or process in history.crashes:
             continue
         if granted[known] != 1:

@@ -12,56 +12,31 @@ from fencelock.io.simulated import SimulatedIO, World
 from fencelock.observe.events import Event
 from fencelock.observe.observer import Observer
 from fencelock.primitives.lease import BaseLease
+from fencelock.torture import records
 from fencelock.torture.network import Server
 
 _ALL_WAITERS = 1_000
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class Attempt(records.Attempt):
     """One try to hold a lock, from the caller's side."""
 
-    io: SimulatedIO
-    label: str
-    name: str
-    ttl: float
-    timeout: float
-    started: float
-    got: float = math.inf
-    """When the acquire ended, with a lease or without one."""
-    ended: float = math.inf
-    """When the attempt was over. From then on nothing of it may be left at the engine."""
-    outcome: str = "unfinished"
+    rate: float = 1.0
+    """How fast the clock of its process runs."""
     last: bool = False
     """Whether this is the attempt that must succeed: each live worker makes one after the faults."""
 
 
-@dataclass(slots=True, eq=False)
-class Grant:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Grant(records.Grant):
     """One lease, and until when its holder relied on it."""
 
     attempt: Attempt
     lease: BaseLease
-    fence: int
-    granted: float
-    believed_until: float
-    abandoned: bool
-    closed: float = math.inf
-    """When the holder stopped relying on it: it began to release, or its process crashed."""
-    told: float = math.inf
-    """When `on_lost` ran."""
-    reason: str = ""
     refused: float = math.inf
     """When its own state first said that it was lost."""
     oddities: list[str] = field(default_factory=list)
-
-    @property
-    def believed(self) -> float:
-        """The end of the time in which its holder could think that it holds."""
-        return min(self.believed_until, self.closed, self.told)
-
-    def __str__(self) -> str:
-        return f"{self.attempt.label} of {self.attempt.io.name} (fence {self.fence})"
 
 
 @dataclass(slots=True, eq=False)
@@ -120,10 +95,11 @@ class History:
         self.events: dict[str, list[Event]] = {}
         """What the observers of each process heard. Only some runs have observers."""
         self._server = server
+        self._admitted: dict[tuple[str, int], float] = {}
         self._here: dict[str, dict[int, Stay]] = {name: {} for name in names}
-        self._open: dict[SimulatedIO, list[Grant]] = {}
+        self._open: dict[str, list[Grant]] = {}
         server.observe = self.look
-        world.after_step = self.sample
+        world.after_step = lambda io: self._sample(io.name)
 
     # --- the callers' side
 
@@ -133,7 +109,9 @@ class History:
         """A worker begins to ask for a lock."""
         label = f"a{len(self.attempts)}"
         patience = math.inf if timeout is None else timeout
-        attempt = Attempt(io, label, name, ttl, patience, self.world.time, last=last)
+        attempt = Attempt(
+            io.name, label, name, ttl, patience, self.world.time, rate=io.rate, last=last
+        )
         self.attempts[label] = attempt
         within = "for ever" if timeout is None else f"{patience:.2f} s"
         self.world.log(io.name, f"{label} wants {name} (ttl {ttl}, waits {within})")
@@ -143,12 +121,19 @@ class History:
         """The attempt got a lease."""
         now = self.world.time
         attempt.got = now
-        until = now + lease.remaining() / attempt.io.rate
-        grant = Grant(attempt, lease, lease.fence, now, until, lease.abandoned)
+        until = now + lease.remaining() / attempt.rate
+        grant = Grant(
+            attempt=attempt,
+            lease=lease,
+            fence=lease.fence,
+            granted=now,
+            believed_until=until,
+            abandoned=lease.abandoned,
+        )
         self.grants.append(grant)
-        self._open.setdefault(attempt.io, []).append(grant)
+        self._open.setdefault(attempt.process, []).append(grant)
         self.counts["grants"] += 1
-        self.world.log(attempt.io.name, f"{attempt.label} holds {lease.name}, fence {lease.fence}")
+        self.world.log(attempt.process, f"{attempt.label} holds {lease.name}, fence {lease.fence}")
         return grant
 
     def lost(self, grant: Grant | None, lease: BaseLease) -> None:
@@ -158,13 +143,13 @@ class History:
             return
         grant.told = min(grant.told, self.world.time)
         grant.reason = lease._claim.reason or ""
-        self.world.log(grant.attempt.io.name, f"{grant.attempt.label} lost: {grant.reason}")
+        self.world.log(grant.attempt.process, f"{grant.attempt.label} lost: {grant.reason}")
 
     def releasing(self, grant: Grant) -> None:
         """Its holder does not rely on it any more."""
-        self.sample(grant.attempt.io)
+        self._sample(grant.attempt.process)
         grant.closed = min(grant.closed, self.world.time)
-        self._open[grant.attempt.io].remove(grant)
+        self._open[grant.attempt.process].remove(grant)
 
     def over(self, attempt: Attempt, outcome: str) -> None:
         """An attempt is over, with or without a lease."""
@@ -172,22 +157,26 @@ class History:
         attempt.got = min(attempt.got, attempt.ended)
         attempt.outcome = outcome
         self.counts[f"attempts {outcome}"] += 1
-        self.world.log(attempt.io.name, f"{attempt.label} is over: {outcome}")
+        self.world.log(attempt.process, f"{attempt.label} is over: {outcome}")
 
-    def sample(self, io: SimulatedIO) -> None:
+    def _sample(self, process: str) -> None:
         """After each step of a process: record the state of its leases."""
-        for grant in self._open.get(io, ()):
+        for grant in self._open.get(process, ()):
             lease = grant.lease
             if lease.state is LeaseState.LOST:
                 grant.refused = min(grant.refused, self.world.time)
             else:
-                grant.believed_until = self.world.time + lease.remaining() / io.rate
+                grant.believed_until = self.world.time + lease.remaining() / grant.attempt.rate
                 if grant.refused < math.inf:
                     grant.oddities.append("was lost and came back")
             if lease.fence != grant.fence:
                 grant.oddities.append(f"changed its fence to {lease.fence}")
             if lease.abandoned != grant.abandoned:
                 grant.oddities.append(f"changed abandoned to {lease.abandoned}")
+
+    def acknowledged(self, name: str) -> int:
+        """How many writes the storage has confirmed to their writers."""
+        return self.counts[f"acknowledged {name}"]
 
     def observer(self, io: SimulatedIO) -> Observer:
         """An observer that records the events of a process."""
@@ -210,8 +199,7 @@ class History:
             expired = stay.expires <= now
             if stay.admitted == math.inf and not expired and fence < min(present, default=math.inf):
                 # The ticket ahead was found expired in the same step, so this ticket left as the holder.
-                stay.admitted = now
-                self.admissions.append(stay)
+                self._admit(stay)
             stay.cause = "expired" if expired and cause != "wiped" else cause
             if cause in ("evicted", "wiped") and not expired:
                 self.forgotten.append((now, name))
@@ -224,8 +212,16 @@ class History:
             known.expires = now + contender.expires_in
         for holder in seen.holders:
             if here[holder.fence].admitted == math.inf:
-                here[holder.fence].admitted = now
-                self.admissions.append(here[holder.fence])
+                self._admit(here[holder.fence])
+
+    def admitted(self, grant: records.Grant) -> float:
+        """When the engine admitted the ticket; or else when its holder learned of it."""
+        return self._admitted.get((grant.attempt.name, grant.fence), grant.granted)
+
+    def _admit(self, stay: Stay) -> None:
+        stay.admitted = self.world.time
+        self.admissions.append(stay)
+        self._admitted[stay.name, stay.fence] = stay.admitted
 
     # --- the world's side
 
@@ -244,7 +240,7 @@ class History:
         self.counts["crashes"] += 1
         self.crashes[io.name] = now
         self.world.log(io.name, "crashed")
-        for grant in self._open.pop(io, []):
+        for grant in self._open.pop(io.name, []):
             grant.closed = min(grant.closed, now)
 
     def awake_at(self, process: str, moment: float, least: float) -> float:

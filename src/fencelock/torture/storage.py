@@ -7,20 +7,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fencelock.io.simulated import SimulatedIO, World
+from fencelock.torture.records import Write
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One write as the store saw it."""
-
-    name: str
-    fence: int
-    id: str
-    value: int
-    replaced: int
-    accepted: bool
 
 
 @dataclass(slots=True)

@@ -91,7 +91,7 @@ class EtcdServer(Server):
         """Start without waiting: a member is ready only when a majority runs."""
         assert self._process is None, "the server is running already"
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._log().open("ab") as log:
+        with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [*DIE_WITH_PARENT, *self.command()],
                 cwd=self.folder,
@@ -156,7 +156,7 @@ class EtcdCluster(ServerSet):
                 return
             for member in self.members:
                 member.kill()
-        raise AssertionError(f"can't start etcd:\n{self.members[0]._log().read_text()[-2000:]}")
+        raise AssertionError(f"can't start etcd:\n{self.members[0].log()}")
 
     def _up(self) -> bool:
         processes = [member._process for member in self.members]

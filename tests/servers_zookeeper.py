@@ -94,12 +94,12 @@ class ZooKeeperServer(Server):
         self.number = number
         self.tls = tls
         self.secure_port = 0
-        self._choose_ports()
+        self.choose_ports()
         self.settings: dict[str, Setting] = {}
         self.properties: list[str] = []
         self.archive = ""
 
-    def _choose_ports(self) -> None:
+    def choose_ports(self) -> None:
         if self.port:  # the other nodes know its ports already
             return
         self.port, self.peer_port, self.election_port = free_port(), free_port(), free_port()

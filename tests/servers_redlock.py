@@ -12,8 +12,8 @@ class RedlockSet(fencelock.servers.redlock.RedlockSet):
     servers: Sequence[RedisServer]
     _kind = RedisServer
 
-    def __init__(self, folder: Path, **options: Any) -> None:
-        super().__init__(folder, **options)
+    def __init__(self, folder: Path, *, nodes: int = 5, **options: Any) -> None:
+        super().__init__(folder, size=nodes, **options)
         self.nodes = list(self.servers)
 
     def mend(self) -> None:

@@ -11,7 +11,6 @@ import pytest
 import redis
 
 from fencelock.servers.process import ServerFailed
-from tests import servers_etcd
 from tests.servers import (
     HOST,
     VALKEY,
@@ -165,7 +164,7 @@ def test_an_etcd_cluster_begins_anew_if_somebody_was_quicker_to_a_port(
         # The last port of the last member: by then the others have stored where to find it.
         first = [*(free_port() for _ in range(8)), quicker.getsockname()[1]]
         ports = itertools.chain(first, iter(free_port, None))
-        monkeypatch.setattr(servers_etcd, "free_port", lambda: next(ports))
+        monkeypatch.setattr("fencelock.servers.etcd.free_port", lambda: next(ports))
         with EtcdCluster(tmp_path) as cluster:
             assert quicker.getsockname()[1] not in [one.metrics_port for one in cluster.members]
             cluster.ctl("put", "k", "v")

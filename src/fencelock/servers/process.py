@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from fencelock.core.errors import FencelockError
 
@@ -90,6 +90,11 @@ def free_port() -> int:
             except OSError:
                 continue
             return port
+
+
+def spelled_out(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The names of settings with hyphens, as Redis and etcd have them."""
+    return {name.replace("_", "-"): value for name, value in settings.items()}
 
 
 def not_installed(what: str, package: str) -> ServerFailed:
@@ -274,12 +279,17 @@ def _status(pid: int) -> list[str]:
 
 
 class ServerSet(ABC):
-    """Several servers that form one service. They run as long as the `with` block."""
+    """Several servers that form one service. They run as long as the `with` block.
+
+    Options are those of each server.
+    """
 
     servers: Sequence[Server]
+    _kind: type[Server]
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, size: int = 3, **options: Any) -> None:
         self.folder = folder
+        self.servers = [self._kind(folder / f"server-{n}", **options) for n in range(1, size + 1)]
         self._running = ExitStack()
 
     @property
@@ -304,7 +314,7 @@ class ServerSet(ABC):
     def addresses(self) -> str:
         return ",".join(server.address for server in self.servers)
 
-    def heal(self) -> None:
+    def heal(self, timeout: float = 2 * START_TIMEOUT) -> None:
         """Thaw the servers that are frozen, start those that don't run, and wait until all serve."""
         for server in self.servers:
             if server.runs and not server.ended():
@@ -312,24 +322,27 @@ class ServerSet(ABC):
             else:
                 server.kill()
                 server.launch()
-        if not self._comes_up():
-            raise self._failure()
+        if not self._comes_up(timeout):
+            raise ServerFailed(f"{type(self).__name__} does not start:\n{self.log()}")
 
     def serves(self) -> bool:
         """Whether all servers are ready."""
         return all(server.ready() for server in self.servers)
 
-    def _comes_up(self, timeout: float = START_TIMEOUT) -> bool:
+    def _comes_up(self, timeout: float = 2 * START_TIMEOUT) -> bool:
         """Wait until all servers are ready. Returns False if one has ended instead."""
-        wait_until(
-            lambda: any(server.ended() for server in self.servers) or self.serves(),
-            Pauses(timeout, "the servers to form one service"),
-        )
+        try:
+            wait_until(
+                lambda: any(server.ended() for server in self.servers) or self.serves(),
+                Pauses(timeout, "the servers to form one service"),
+            )
+        except ServerSlow as slow:
+            raise ServerSlow(f"{type(self).__name__}: {slow}:\n{self.log()}") from None
         return not any(server.ended() for server in self.servers)
 
-    def _failure(self) -> ServerFailed:
-        said = "\n".join(server.log() for server in self.servers if server.ended())
-        return ServerFailed(f"{type(self).__name__} does not start:\n{said}")
+    def log(self) -> str:
+        """The end of what each server has said."""
+        return "\n".join(server.log() for server in self.servers)
 
 
 class PeerSet(ServerSet):
@@ -353,4 +366,4 @@ class PeerSet(ServerSet):
                 server.launch()
             if self._comes_up():
                 return
-        raise self._failure()
+        raise ServerFailed(f"{type(self).__name__} does not start:\n{self.log()}")

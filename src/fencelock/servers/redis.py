@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from io import BufferedRWPair
 from pathlib import Path
 
-from fencelock.servers.process import HOST, Server, Setting
+from fencelock.servers.process import HOST, Server, Setting, spelled_out
 
 _TIMEOUT = 5.0
 
@@ -96,8 +96,3 @@ def _reply(stream: BufferedRWPair) -> str:
     if not line or line[0] == "-":
         raise OSError(line or "the server has closed the connection")
     return stream.read(int(line[1:]) + 2).decode() if line[0] == "$" else line[1:]
-
-
-def spelled_out(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The names of settings as a configuration file has them."""
-    return {name.replace("_", "-"): value for name, value in settings.items()}

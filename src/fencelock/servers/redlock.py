@@ -11,14 +11,13 @@ from fencelock.servers.redis import RedisServer
 
 
 class RedlockSet(ServerSet):
-    """The nodes of a Redlock. Options are those of `RedisServer`."""
+    """The nodes of a Redlock."""
 
     servers: Sequence[RedisServer]
     _kind: type[RedisServer] = RedisServer
 
-    def __init__(self, folder: Path, *, nodes: int = 5, **options: Any) -> None:
-        super().__init__(folder)
-        self.servers = [self._kind(folder / f"node-{n}", **options) for n in range(nodes)]
+    def __init__(self, folder: Path, *, size: int = 5, **options: Any) -> None:
+        super().__init__(folder, size=size, **options)
 
     @property
     def url(self) -> str:

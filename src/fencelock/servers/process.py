@@ -233,9 +233,10 @@ class Server(ABC):
 
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(how)
-            self.thaw()  # a frozen process does not receive a SIGTERM
-            self._process.wait(timeout=10)
+            if not self.ended():
+                self._process.send_signal(how)
+                self.thaw()  # a frozen process does not receive a SIGTERM
+                self._process.wait(timeout=10)
             self._process = None
 
     def freeze(self) -> None:

@@ -17,7 +17,6 @@ from tests.servers import (
     RedisFactory,
     RedisServer,
     SentinelSet,
-    Setting,
 )
 from tests.servers_etcd import EtcdCluster
 from tests.servers_mysql import MysqlFactory, MysqlServer
@@ -190,13 +189,10 @@ def redis_server(tmp_path: Path) -> Iterator[RedisFactory]:
     with ExitStack() as running:
         count = 0
 
-        def start(
-            *, binary: str = "redis-server", tls: bool = False, **settings: Setting
-        ) -> RedisServer:
+        def start(**options: Any) -> RedisServer:
             nonlocal count
             count += 1
-            server = RedisServer(tmp_path / f"redis-{count}", binary=binary, tls=tls, **settings)
-            return running.enter_context(server)
+            return running.enter_context(RedisServer(tmp_path / f"redis-{count}", **options))
 
         yield start
 
@@ -258,11 +254,11 @@ def postgresql_server(tmp_path: Path) -> Iterator[PostgresqlFactory]:
     with ExitStack() as running:
         count = 0
 
-        def start(**settings: Setting) -> PostgresqlServer:
+        def start(**options: Any) -> PostgresqlServer:
             nonlocal count
             count += 1
             return running.enter_context(
-                PostgresqlServer(tmp_path / f"postgresql-{count}", **settings)
+                PostgresqlServer(tmp_path / f"postgresql-{count}", **options)
             )
 
         yield start
@@ -274,11 +270,11 @@ def mysql_server(mysql_template: Path, tmp_path: Path) -> Iterator[MysqlFactory]
     with ExitStack() as running:
         count = 0
 
-        def start(**settings: Setting) -> MysqlServer:
+        def start(**options: Any) -> MysqlServer:
             nonlocal count
             count += 1
             return running.enter_context(
-                MysqlServer(tmp_path / f"mysql-{count}", mysql_template, **settings)
+                MysqlServer(tmp_path / f"mysql-{count}", mysql_template, **options)
             )
 
         yield start

@@ -1,49 +1,25 @@
-"""Five Redis servers that know nothing of one another."""
+"""The nodes of a Redlock, with what only tests need of them."""
 
-from contextlib import ExitStack
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from tests.servers import RedisServer, ServerSet, Setting
+import fencelock.servers.redlock
+from tests.servers import RedisServer
 
 
-class RedlockSet(ServerSet):
-    """The nodes of a Redlock; settings are those of redis.conf."""
+class RedlockSet(fencelock.servers.redlock.RedlockSet):
+    servers: Sequence[RedisServer]
+    _kind = RedisServer
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        binary: str = "redis-server",
-        nodes: int = 5,
-        tls: bool = False,
-        **settings: Setting,
-    ) -> None:
-        super().__init__(folder, binary=binary)
-        self._count = nodes
-        self._tls = tls
-        self._settings = settings
-
-    @property
-    def url(self) -> str:
-        return "redlock://" + ",".join(node.address for node in self.nodes)
+    def __init__(self, folder: Path, *, nodes: int = 5, **options: Any) -> None:
+        super().__init__(folder, size=nodes, **options)
+        self.nodes = list(self.servers)
 
     def mend(self) -> None:
         """Repair what a test has done: all nodes run, and are empty. Changed settings stay changed."""
+        self.heal()
         for node in self.nodes:
-            if not node.runs:
-                node.start()
-                continue
-            node.thaw()
             with node.client() as client:
                 client.script_flush()
                 client.flushall()
-
-    def _start(self, running: ExitStack) -> None:
-        self.nodes = [
-            running.enter_context(
-                RedisServer(
-                    self.folder / f"node-{n}", binary=self.binary, tls=self._tls, **self._settings
-                )
-            )
-            for n in range(self._count)
-        ]

@@ -66,7 +66,7 @@ def about(wheel: Path) -> Message:
 
 
 def source() -> set[str]:
-    """All files of the package: modules, Lua, SQL, `py.typed`."""
+    """All files of the package: modules, Lua, SQL, C, `py.typed`."""
     paths = (ROOT / "src" / "fencelock").rglob("*")
     files = [path for path in paths if path.is_file() and "__pycache__" not in path.parts]
     return {str(path.relative_to(ROOT / "src")) for path in files}
@@ -75,7 +75,7 @@ def source() -> set[str]:
 def test_the_wheel_is_the_package(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert packed == source()
-    for kind in (".lua", ".sql", "/py.typed"):
+    for kind in (".lua", ".sql", ".c", "/py.typed"):
         assert any(name.endswith(kind) for name in packed), kind
 
 

@@ -1,16 +1,25 @@
 """The servers that other tests rely on do what they say."""
 
 import itertools
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 import redis
 
-from tests import servers_etcd
+from fencelock.servers import process
+from fencelock.servers.clock import ShiftedClock
+from fencelock.servers.mysql import MysqlServer
+from fencelock.servers.postgresql import PostgresqlServer, reachable
+from fencelock.servers.process import Server, ServerFailed, ServerSlow
+from fencelock.servers.redlock import RedlockSet
+from tests.effort import only_in_soaks
 from tests.servers import (
     HOST,
     VALKEY,
@@ -153,8 +162,73 @@ def alive(pid: int) -> bool:
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="no-such-setting"):
+    with pytest.raises(ServerFailed, match="no-such-setting"):
         RedisServer(tmp_path, no_such_setting="1").start()
+
+
+def test_a_server_that_is_not_installed_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match="keydb-server is not installed; on Debian: apt-get"):
+        RedisServer(tmp_path, binary="keydb-server").start()
+
+
+class Dumb(Server):
+    """It runs, and never answers."""
+
+    def command(self) -> list[str]:
+        return ["sh", "-c", "echo a word; sleep 60"]
+
+    def ready(self) -> bool:
+        return False
+
+
+def test_a_server_that_does_not_answer_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "START_TIMEOUT", 0.3)
+    server = Dumb(tmp_path)
+    with pytest.raises(ServerSlow, match=r"0.3 s in vain for the server to answer:\na word"):
+        server.start()
+    assert not server.runs
+
+
+def test_a_set_heals(tmp_path: Path) -> None:
+    with RedlockSet(tmp_path, size=3) as nodes:
+        killed, frozen, _ = nodes.servers
+        killed.kill()
+        frozen.freeze()
+        nodes.heal()
+        assert nodes.serves()
+        assert nodes.url == f"redlock://{','.join(node.address for node in nodes.servers)}"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_clock_moves_while_the_server_runs(tmp_path: Path) -> None:
+    clock = ShiftedClock(tmp_path)
+    with RedisServer(tmp_path / "redis", environment=clock.environment) as server:
+        for seconds in (1000, -1000, 0):
+            clock.set(seconds)
+            off = int(server.execute("TIME")[0]) - time.time()
+            assert abs(off - seconds) < 100
+
+
+def test_a_shifted_clock_needs_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    with pytest.raises(ServerFailed, match="cc is not installed; on Debian: apt-get install gcc"):
+        ShiftedClock(tmp_path)
+
+
+@only_in_soaks
+@pytest.mark.parametrize("kind", [PostgresqlServer, MysqlServer])
+def test_a_database_with_a_clock_of_its_own(
+    kind: type[PostgresqlServer] | type[MysqlServer],
+) -> None:
+    now = "EXTRACT(EPOCH FROM now())" if kind is PostgresqlServer else "UNIX_TIMESTAMP()"
+    folder = reachable(Path(tempfile.mkdtemp()))
+    clock = ShiftedClock(folder)
+    clock.set(1000)
+    with kind(folder / "server", environment=clock.environment) as server:
+        assert float(server.execute(f"SELECT {now}")[0][0]) > time.time() + 900
+    shutil.rmtree(folder)
 
 
 def test_an_etcd_cluster_begins_anew_if_somebody_was_quicker_to_a_port(
@@ -164,7 +238,11 @@ def test_an_etcd_cluster_begins_anew_if_somebody_was_quicker_to_a_port(
         # The last port of the last member: by then the others have stored where to find it.
         first = [*(free_port() for _ in range(8)), quicker.getsockname()[1]]
         ports = itertools.chain(first, iter(free_port, None))
-        monkeypatch.setattr(servers_etcd, "free_port", lambda: next(ports))
+        monkeypatch.setattr("fencelock.servers.etcd.free_port", lambda: next(ports))
         with EtcdCluster(tmp_path) as cluster:
             assert quicker.getsockname()[1] not in [one.metrics_port for one in cluster.members]
             cluster.ctl("put", "k", "v")
+            cluster.servers[0].kill()
+            cluster.servers[1].freeze()
+            cluster.heal()
+            assert cluster.ctl("get", "k")["count"] == 1

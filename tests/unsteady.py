@@ -19,6 +19,7 @@ from collections.abc import Generator, Iterable
 import pytest
 from _pytest.terminal import TerminalReporter
 
+from fencelock.servers.process import ServerSlow
 from tests.waiting import InVain
 
 LIMIT = 300.0
@@ -51,7 +52,7 @@ def _timed_out(error: BaseException) -> bool:
         frames = traceback.walk_tb(error.__traceback__)
         modules = (frame.f_globals.get("__name__", "") for frame, _ in frames)
         return not any(module.partition(".")[0] == "fencelock" for module in modules)
-    return kind is InVain
+    return kind in (InVain, ServerSlow)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

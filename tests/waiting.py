@@ -2,9 +2,10 @@
 
 import asyncio
 import inspect
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+from fencelock.servers.process import Pauses, wait_until
 
 T = TypeVar("T")
 
@@ -17,40 +18,14 @@ class InVain(AssertionError):
     """The test waited too long. The machine may have been busy: see unsteady.py."""
 
 
-RESPITE = 3
-"""The pause after a look, as a multiple of the time that the look took. A look can be work for a server."""
-
-
-class _Pauses:
-    """The pauses between two looks: short at first, because most conditions become true at once."""
-
-    def __init__(self, timeout: float, what: str) -> None:
-        self._what = what
-        self._timeout = timeout
-        self._began = self._looked = time.monotonic()
-        self._pause = 0.002
-
-    def next(self) -> float:
-        now = time.monotonic()
-        if now >= self._began + self._timeout:
-            raise InVain(f"waited {self._timeout:g} s in vain for {self._what}")
-        pause = max(self._pause, min(RESPITE * (now - self._looked), 0.5))
-        self._pause = min(1.3 * self._pause, 0.05)
-        self._looked = now + pause
-        return pause
-
-
 def eventually(condition: Callable[[], T], what: str, timeout: float = PATIENCE) -> T:
     """Poll until the condition is true, and return its value. Fails with what it waited for."""
-    pauses = _Pauses(timeout, what)
-    while not (value := condition()):
-        time.sleep(pauses.next())
-    return value
+    return wait_until(condition, Pauses(timeout, what, InVain))
 
 
 async def soon(condition: Callable[[], Any], what: str, timeout: float = PATIENCE) -> Any:
     """As `eventually`, for tests that run in an event loop; the condition may be a coroutine."""
-    pauses = _Pauses(timeout, what)
+    pauses = Pauses(timeout, what, InVain)
     while True:
         value = condition()
         if inspect.isawaitable(value):

@@ -146,8 +146,8 @@ def test_a_server_that_hides_all_but_the_default(short_sessions: None, tmp_path:
 class WithObserver(Ensemble):
     """The last server is an observer, so two servers vote."""
 
-    def _make_nodes(self, folder: Path) -> None:
-        super()._make_nodes(folder)
+    def _introduce(self) -> None:
+        super()._introduce()
         last = self.nodes[-1]
         for node in self.nodes:
             key = f"server.{last.number}"

@@ -90,7 +90,7 @@ def serving(folder: Path, *options: str, engine: str = "memory://") -> Iterator[
 
 def said(replica: Replica) -> str:
     """What the replica has written to stdout and stderr."""
-    return replica._log().read_text()
+    return replica.log_file.read_text()
 
 
 @contextmanager

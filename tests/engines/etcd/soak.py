@@ -150,7 +150,7 @@ class Report(NamedTuple):
 def kill(cluster: EtcdCluster, member: EtcdServer) -> None:
     member.kill()
     time.sleep(2)
-    cluster.restart(member)
+    member.start()
 
 
 def freeze(cluster: EtcdCluster, member: EtcdServer) -> None:

@@ -55,7 +55,7 @@ async def test_one_server_less(
         assert second.fence > lease.fence
         assert await cell.run(lambda: client.lock(cell.name + ":new").try_acquire())
     finally:
-        member.thaw() if harm == "freeze" else cluster.restart(member)
+        member.thaw() if harm == "freeze" else member.start()
     await cell.run(second.release)
 
 
@@ -153,7 +153,7 @@ async def test_fences_grow_over_restarts_of_all(
     await take()
     for member in etcd_private.members:  # one after the other: leaders change
         member.kill()
-        etcd_private.restart(member)
+        member.start()
         eventually(etcd_private.leader, "a leader")
         await soon(lambda: _done(cell, lambda: cell.client().inspect(cell.name)), "answers")
         await take()

@@ -25,7 +25,7 @@ class Witness:
 
     def __init__(self, ensemble: Ensemble) -> None:
         self.ensemble = ensemble
-        self.client = KazooClient(ensemble.hosts)
+        self.client = KazooClient(ensemble.addresses)
 
     def __enter__(self) -> Self:
         self.client.start()
@@ -51,7 +51,7 @@ class Witness:
     def end_session(self, client: Any) -> None:
         """Make the servers end a client's session, as if they had not heard of it for long."""
         session = client._context.engine._transport._connection.client.client_id
-        twin = KazooClient(self.ensemble.hosts, client_id=session)
+        twin = KazooClient(self.ensemble.addresses, client_id=session)
         twin.start()
         twin.stop()
         twin.close()

@@ -39,7 +39,7 @@ async def test_a_lease_survives_a_node(
 ) -> None:
     node = getattr(private, role)()
     # So the client is more likely to connect to that node.
-    cell = open_cell(f"zookeeper://{node.address},{private.hosts}?session=90")
+    cell = open_cell(f"zookeeper://{node.address},{private.addresses}?session=90")
     client, other = cell.client(), cell.client()
     lease = await cell.run(lambda: client.lock(cell.name, ttl=80).acquire())
     waiter = cell.actor().start(lambda: other.lock(cell.name, ttl=80).acquire())
@@ -80,7 +80,7 @@ async def test_two_nodes_down_and_up_again(private: Ensemble, open_cell: OpenCel
     assert caught.value.name == f"{cell.name}:other"
     await lost(lease)
     for node in down:
-        node.start()
+        node.launch()
     private.wait()
 
     async def goes_on() -> Any:
@@ -121,7 +121,7 @@ async def test_fences_grow_across_restarts_and_leaders(
     for node in private.nodes:  # all at once, like a power cut
         node.kill()
     for node in private.nodes:
-        node.start()
+        node.launch()
     private.wait()
     await turn()
     assert len(leaders) == 2

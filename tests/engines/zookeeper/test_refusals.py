@@ -107,11 +107,11 @@ async def test_nodes_belong_to_the_user_of_the_url(
     zookeeper: Ensemble, open_cell: OpenCell
 ) -> None:
     root = f"/owned-{free_port()}-{time.monotonic_ns()}"
-    cell = open_cell(f"zookeeper://kim:{SECRET}@{zookeeper.hosts}{root}")
+    cell = open_cell(f"zookeeper://kim:{SECRET}@{zookeeper.addresses}{root}")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     for stranger in (f"zookeeper://kim:wrong-{SECRET}@", "zookeeper://"):
-        other = open_cell(f"{stranger}{zookeeper.hosts}{root}")
+        other = open_cell(f"{stranger}{zookeeper.addresses}{root}")
         error = await refused(other)
         assert "check the user and the password" in str(error)
         assert error.outcome == "not applied"
@@ -125,7 +125,7 @@ async def test_the_password_is_in_no_log(
     caplog.set_level(1)
     for name in list(logging.root.manager.loggerDict):
         logging.getLogger(name).setLevel(1)
-    cell = open_cell(f"zookeeper://kim:{SECRET}@{zookeeper.hosts}/logged")
+    cell = open_cell(f"zookeeper://kim:{SECRET}@{zookeeper.addresses}/logged")
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())
     assert lease.id not in caplog.text

@@ -20,9 +20,9 @@ import socket
 from typing import NoReturn
 
 from fencelock.cli.channel import Channel
-from fencelock.cli.processes import die_with_parent
 from fencelock.cli.terminal import TERMINAL_STOPS, Terminal
 from fencelock.io.clock import now
+from fencelock.io.helper_process import die_with_parent
 
 FORWARDED = (
     signal.SIGINT,

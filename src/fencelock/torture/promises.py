@@ -80,7 +80,7 @@ def _fell(record: Record, grants: list[Grant]) -> Iterator[Violation]:
 
 
 def _not_above_those_before(record: Record, grants: list[Grant]) -> Iterator[Violation]:
-    """The same for leases that are held together, whose holders learn of them in any order."""
+    """Also for leases that are held together, whose holders learn of them in any order."""
     newest: Grant | None = None
     granted = iter(grants)
     following = next(granted, None)
@@ -89,7 +89,7 @@ def _not_above_those_before(record: Record, grants: list[Grant]) -> Iterator[Vio
             if newest is None or following.fence > newest.fence:
                 newest = following
             following = next(granted, None)
-        if grant.attempt.share != ALONE and newest is not None and grant.fence <= newest.fence:
+        if newest is not None and grant.fence <= newest.fence:
             text = f"{grant.attempt.name}: {grant} asked after {newest} was granted"
             yield Violation(text, (newest, grant))
 

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fencelock.cli.processes import leave_ctrl_c_to_parent
 from fencelock.client import AsyncClient, Client
 from fencelock.core.errors import FencelockError, LeaseLost, LockTimeout
 from fencelock.io.blocking import run
 from fencelock.io.clock import now
+from fencelock.io.helper_process import leave_ctrl_c_to_parent
 from fencelock.primitives.lease import Lease
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fencelock.cli.demo.runner import TIMEOUT, NoProgress, wait_until_stopped
-from fencelock.cli.processes import die_with_parent, leave_ctrl_c_to_parent
 from fencelock.client import Client
 from fencelock.core.errors import LeaseLost, StaleFence
 from fencelock.guards.files import FencedFile
+from fencelock.io.helper_process import die_with_parent, leave_ctrl_c_to_parent
 
 FIRST, SECOND = 1, 10
 """The amounts that the two processes pay in."""

@@ -12,10 +12,10 @@ import sys
 import threading
 import time
 
-from fencelock.cli.processes import die_with_parent, leave_ctrl_c_to_parent
 from fencelock.client import Client
 from fencelock.core.errors import LeaseLost
 from fencelock.io.clock import now
+from fencelock.io.helper_process import die_with_parent, leave_ctrl_c_to_parent
 from fencelock.primitives.lock import Lock
 
 NAME = "demo"

@@ -1,4 +1,4 @@
-"""What the helper processes of the commands have in common."""
+"""What the helper processes of the commands and of torture have in common."""
 
 from __future__ import annotations
 

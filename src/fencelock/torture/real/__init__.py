@@ -1,0 +1,1 @@
+"""Torture of real engines: workers lock and write, faults hit them, and a judge reads the history."""

@@ -98,6 +98,6 @@ function showCard(things, x, y) {
       .map(([head, text]) => [el("dt", {}, head), el("dd", {}, bdi(text, 400))])))));
   const { width, height } = card.getBoundingClientRect();
   const left = x + 16 + width < innerWidth ? x + 16 : Math.max(4, x - width - 12);
-  card.style.left = `${Math.max(4, Math.min(left, innerWidth - width - 4))}px`;
-  card.style.top = `${Math.max(4, Math.min(y + 16, innerHeight - height - 4))}px`;
+  card.style.left = `${scrollX + Math.max(4, Math.min(left, innerWidth - width - 4))}px`;
+  card.style.top = `${scrollY + Math.max(4, Math.min(y + 16, innerHeight - height - 4))}px`;
 }

@@ -321,7 +321,7 @@ class Painter {
   eventPlace(event) {
     const lane = this.history.laneOf(event);
     if (!lane || !isNumber(event.at)) return null;
-    return { x: this.x(event.at), y: this.laneTop(lane.number) + Math.min(9, this.size.height / 2) };
+    return { x: this.x(event.at), y: this.laneTop(lane.number) + Math.min(5, this.size.height / 2) };
   }
 
   labels() {

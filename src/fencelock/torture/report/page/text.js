@@ -40,7 +40,7 @@ function el(tag, about = {}, ...children) {
     if (key === "press") node.addEventListener("click", value);
     else if (value !== null && value !== undefined) node.setAttribute(key, value);
   }
-  node.append(...children.flat().filter((each) => each !== null && each !== undefined));
+  node.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined));
   return node;
 }
 

@@ -40,8 +40,9 @@ class Timeline {
     this.overview.paint(this.from, this.until);
     const digits = tickStep((this.until - this.from) / 100).digits;
     $("range").textContent = `${moment(this.from, digits)} – ${moment(this.until, digits)}`;
-    // For tests, and for whoever wants to measure.
-    Object.assign($("canvas").dataset, { from: this.from, until: this.until });
+    // What is where on the canvas, for tests.
+    const { left, top, size } = this.painter;
+    Object.assign($("canvas").dataset, { from: this.from, until: this.until, left, top, lane: size.height });
   }
 
   move(part) {
@@ -127,7 +128,6 @@ class Timeline {
     // Paper is white.
     addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; this.fit(); });
     addEventListener("afterprint", () => { delete document.documentElement.dataset.theme; this.fit(); });
-    addEventListener("scroll", () => showCard([]), { passive: true });
     listenToCanvas(this, $("canvas"));
     listenToOverview(this, $("overview"));
   }

@@ -76,7 +76,6 @@ function showCounterexample({ shortest, violations, promises }, timeline) {
 }
 
 function look(timeline, kind, record) {
-  $("canvas").scrollIntoView({ block: "nearest" });
   timeline.lookAt({ kind, record, from: record.at, until: record.at });
 }
 
@@ -147,7 +146,7 @@ function showLists(history, timeline) {
   };
   const violations = history.violations.map((each) => ({ each, span: extent(each) }));
   list("Violations", violations, ["At", "Promise", "What happened"], ({ each, span }) => [
-    span ? el("button", { type: "button", class: "when", press: () => { $("canvas").scrollIntoView({ block: "nearest" }); timeline.lookAt({ kind: "violation", record: each, ...span }); } }, moment(span.from)) : "–",
+    span ? el("button", { type: "button", class: "when", press: () => timeline.lookAt({ kind: "violation", record: each, ...span }) }, moment(span.from)) : "–",
     bdi(each.promise ?? "", 60), bdi(each.text ?? "", 400)]);
   list("Refused writes", history.refused, ["At", "Process", "Name", "Its fence", "Newest fence seen"], (each) => [
     at("write", each, each.at), bdi(each.worker ?? "", 40), bdi(each.name ?? "", 60), bdi(each.fence ?? "–"), bdi(each.newest ?? "–")]);

@@ -75,6 +75,7 @@ class Timeline {
     this.centre(middle, least);
     if (!told) return;
     $("spoken").textContent = sentence(mark);
+    $("canvas").scrollIntoView({ block: "nearest" });
     this.draw();
     const box = $("canvas").getBoundingClientRect();
     showCard([mark], box.left + this.painter.x(middle), this.heightOf(mark, box));
@@ -102,7 +103,9 @@ class Timeline {
     const known = marks.findIndex((each) => each.record === this.chosen?.record);
     const middle = (this.from + this.until) / 2;
     const beyond = marks.findIndex((each) => each.from > middle);
-    const first = direction > 0 ? (beyond < 0 ? 0 : beyond) : (beyond < 0 ? marks.length : beyond) - 1;
+    const whole = this.until - this.from >= this.history.end;
+    const near = direction > 0 ? (beyond < 0 ? 0 : beyond) : (beyond < 0 ? marks.length : beyond) - 1;
+    const first = !whole ? near : direction > 0 ? 0 : marks.length - 1;
     const next = known < 0 ? first : known + direction;
     this.lookAt(marks[(next + marks.length) % marks.length]);
   }

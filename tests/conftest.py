@@ -26,7 +26,7 @@ from tests.servers_service import Replica
 from tests.servers_shared import SharedServers, ask
 from tests.servers_zookeeper import Ensemble
 
-pytest_plugins = ["tests.unsteady"]
+pytest_plugins = ["tests.unsteady", "tests.browser"]
 
 
 def pytest_collection_finish() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
-from tests.service.live.browser import Tab
+from tests.browser import Tab
 from tests.waiting import soon
 
 if TYPE_CHECKING:

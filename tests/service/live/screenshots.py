@@ -8,11 +8,11 @@ import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from tests.browser import NARROW, WIDE, Tab, chromium
 from tests.servers import RedisServer
 from tests.servers_service import Replica
 from tests.service.company import token_in
 from tests.service.live.board import Board
-from tests.service.live.browser import NARROW, WIDE, Tab, chromium
 from tests.service.live.scene import Scene
 
 SIZES = {"wide": WIDE, "narrow": NARROW}

@@ -18,14 +18,13 @@ import fencelock
 from fencelock.core.ticket import Owner, Ticket
 from fencelock.primitives.waiting import new_id
 from fencelock.service.app import Service as App
+from tests.browser import NARROW, NewTab, bytes_sent, check_accessibility
 from tests.servers import RedisServer, connect
 from tests.servers_service import Replica
 from tests.service.company import ask, entering, ticket, token_in
 from tests.service.in_process import memory
 from tests.service.in_process import serving as in_process
 from tests.service.live.board import Board
-from tests.service.live.browser import NARROW, bytes_sent, check_accessibility
-from tests.service.live.conftest import NewTab
 from tests.service.live.scene import Scene
 from tests.waiting import soon
 

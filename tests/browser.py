@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
+
+import pytest_asyncio
 
 from tests.servers import HOST
 from tests.waiting import PATIENCE
@@ -56,7 +58,7 @@ def find_chromium() -> str:
     """The path of a Chromium."""
     found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     assert found, (
-        "tests of the live page need a Chromium, and there is none; on Debian: apt-get install "
+        "tests of pages need a Chromium, and there is none; on Debian: apt-get install "
         "chromium-headless-shell; elsewhere put one into PATH as `chromium`"
     )
     return found
@@ -126,6 +128,30 @@ class Tab:
     def _failed(self, request: Request) -> None:
         if request.failure != "net::ERR_ABORTED":  # the page itself did not want it any more
             self.wrongs.append(f"request failed: {request.method} {request.url}: {request.failure}")
+
+
+NewTab = Callable[..., Awaitable[Tab]]
+
+# The browser lives in the event loop of the session. Tests that use it run there, too, so they need
+# `pytestmark = pytest.mark.asyncio(loop_scope="session")`.
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    """One for each worker: workers that share one also see, and pay for, one another's pages."""
+    async with chromium() as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def new_tab(browser: Browser) -> AsyncIterator[NewTab]:
+    """Open tabs: `await new_tab(origin, size=NARROW, dark=True)`. The test fails if a page misbehaves."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(origin: str, **how: Any) -> Tab:
+            return await stack.enter_async_context(Tab.opened(browser, origin, **how))
+
+        yield opened
 
 
 _AXE = {"resultTypes": ["violations"], "selectors": False, "preload": False}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import browser as harness
+from tests.browser import Tab, bytes_sent, check_accessibility, find_chromium
 from tests.servers import HOST
-from tests.service.live import browser as harness
-from tests.service.live.browser import Tab, bytes_sent, check_accessibility, find_chromium
 from tests.waiting import soon
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from fencelock.cli.schema import schema
 from fencelock.cli.serve import serve
 from fencelock.cli.token import token
 from fencelock.cli.top.command import top
+from fencelock.cli.torture import torture
 from fencelock.core.errors import FencelockError
 
 
@@ -47,7 +48,7 @@ def cli(url: str | None) -> None:
 
 for command in (
     *(run, ls, show, top, break_, schema, migrate, bench),
-    *(doctor, plan, serve, token, demo),
+    *(doctor, plan, torture, serve, token, demo),
 ):
     cli.add_command(command)
 

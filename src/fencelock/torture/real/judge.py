@@ -154,9 +154,9 @@ def _progress(history: History) -> Iterator[Violation]:
 
 PROMISES = (
     Promise("no_lost_update", "No update is lost", _no_update_is_lost),
-    Promise("no_stale_write", "No write of a stale holder is accepted", _writes_are_fenced),
+    Promise("no_stale_write", "No stale write is accepted", _writes_are_fenced),
     Promise("fences_grow", "Fences only grow", _fences_grow),
-    Promise("exclusion", "Leases that are relied on exclude one another", _leases_exclude),
+    Promise("exclusion", "Leases exclude one another", _leases_exclude),
     Promise("order", "First come, first served", _first_come_first_served),
     Promise("progress", "The lock goes on after every fault", _progress),
     Promise("nothing_left", "Nothing is left behind", _nothing_is_left),

@@ -9,16 +9,17 @@ from fencelock.torture.real.worker import Worker, main
 
 
 class Planted(Worker):
-    def _deliver(self, *words: object) -> None:
-        stamp = next(word for word in words if isinstance(word, RemoteLease))
+    def _deliver(
+        self, late: float, number: int, stamp: RemoteLease, value: int, bare: int | None
+    ) -> None:
         with suppress(StaleFence), self.register.transaction() as connection:
             self.register.guard.check(connection, stamp)
         self.register.guard = Trusting(self.register.guard.table, open=self.register.transaction)
-        super()._deliver(*words)
+        super()._deliver(late, number, stamp, value, bare)
 
 
 class Trusting(SqlGuard):
-    def check(self, connection: object, lease: object) -> None:  # type: ignore[override]
+    def check(self, connection: object, lease: object) -> None:
         """It was checked before."""
 
 

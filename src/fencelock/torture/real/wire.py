@@ -128,13 +128,23 @@ class Wire:
         for piece in link.pieces(link.client):
             link.is_cut.wait(self._delay)
             if not self._loses(link, _LOSES_REQUESTS):
-                link.send(link.server, piece)
+                self._to_server(link, piece)
 
     def _pump_to_client(self, link: Link) -> None:
+        for piece in self._replies_of(link):
+            if not self._loses(link, _LOSES_REPLIES):
+                self._to_client(link, piece)
+
+    def _replies_of(self, link: Link) -> Iterator[bytes]:
         for piece in link.pieces(link.server):
             link.is_cut.wait(self._delay)
-            if not self._loses(link, _LOSES_REPLIES):
-                link.send(link.client, piece)
+            yield piece
+
+    def _to_server(self, link: Link, piece: bytes) -> None:
+        link.send(link.server, piece)
+
+    def _to_client(self, link: Link, piece: bytes) -> None:
+        link.send(link.client, piece)
 
     def _loses(self, link: Link, modes: tuple[Mode, ...]) -> bool:
         with self._lock:

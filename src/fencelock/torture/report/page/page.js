@@ -20,7 +20,7 @@ function showVerdict({ run, verdict, end }) {
     ["Engine", run.engine], ["URL", run.url],
     ["Primitive", run.primitive && `${run.primitive}${run.primitive === "semaphore" && run.permits ? `, ${several(run.permits, "permit")}` : ""}`],
     ["ttl", isNumber(run.ttl) ? duration(run.ttl) : null], ["Duration", duration(run.seconds ?? end)],
-    ["Faults", { self: "of its own processes and their network", url: "also of the engine" }[run.depth] ?? null],
+    ["Faults", { self: "of processes, networks and servers", url: "of processes and networks" }[run.depth] ?? null],
     ["Storage", run.storage], [run.names?.length > 1 ? "Names" : "Name", run.names?.length ? namesOf(run.names) : null],
     ["Began", run.began && String(run.began).replace("T", " ").replace("Z", " UTC")], ["Seed", run.seed], ["Fencelock", run.version],
   ];
@@ -120,7 +120,7 @@ const swatch = (look) => el("i", { class: `swatch ${look}`, "aria-hidden": "true
 function showLegend(history, tones) {
   const SHARES = { lock: "lease", read: "lease to read", write: "lease to write", permit: "permit", leader: "term of a leader" };
   const some = (test) => history.lanes.some((lane) => lane.writes.items.some(test));
-  const leases = [...tones.leases.tones].slice(0, 6).map(([key, tone]) => [`lease-of ${tone}`, tones.leases.byName ? bdi(key, 24) : SHARES[key] ?? visible(key, 24)]);
+  const leases = [...tones.leases.tones].slice(0, 6).map(([key, tone]) => [`lease-of ${tone}`, tones.leases.byName ? bdi(key, 40) : SHARES[key] ?? visible(key, 24)]);
   const kinds = new Map(history.faults.map((each) => [each.kind, each.title ?? each.kind]));
   const items = [
     ...leases, ["unsure", "acts as holder, no longer sure"], ["waits", "waits"],

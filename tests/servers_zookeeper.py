@@ -104,8 +104,9 @@ class ZooKeeperServer(fencelock.servers.zookeeper.ZooKeeperServer):
 
     def ready(self) -> bool:
         """Whether the node answers, also with TLS. The first handshake takes a cold Java machine seconds."""
-        if not super().ready() or not self.tls:
-            return super().ready()
+        answers = super().ready()
+        if not (answers and self.tls):
+            return answers
         context = ssl.create_default_context(cafile=self.certificate)
         context.check_hostname = False
         with suppress(OSError), socket.create_connection((HOST, self.secure_port), 30) as link:

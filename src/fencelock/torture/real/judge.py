@@ -58,7 +58,7 @@ def _no_update_is_lost(history: History) -> Iterator[Violation]:
 
 
 def _fences_grow(history: History) -> Iterator[Violation]:
-    spans = history.suspended("fences")
+    spans = history.suspended("fences_grow")
     for violation in promises.fences_grow(history, history.final):
         last = violation.evidence[-1]
         assert isinstance(last, Grant)

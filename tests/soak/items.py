@@ -86,6 +86,20 @@ class Simulation(Item):
 
 
 @dataclass(frozen=True)
+class Torture(Item):
+    """`fencelock torture --self`: every fault that is possible with an engine."""
+
+    def command(self, seconds: float, seed: int) -> list[str]:
+        words = ["--self", str(self.engine), "--seconds", f"{seconds:.0f}", "--seed", str(seed)]
+        return [sys.executable, "-m", "fencelock", "torture", *words]
+
+    def result(self, output: str, status: int, seconds: float, seed: int) -> Result:
+        if status == 0:
+            return Result(1, [])
+        return Result(1, [(output.partition("\n")[0], self.repeated(seconds, seed))])
+
+
+@dataclass(frozen=True)
 class Suite(Item):
     """Tests of the suite, in a random order, for as long as there is time."""
 
@@ -218,6 +232,7 @@ def _soaks() -> list[Item]:
         )
         for engine in ("redis", "sqlite")
     ]
+    found += [Torture(f"torture of {engine}", engine) for engine in ENGINES if engine != "http"]
     return found
 
 

@@ -192,8 +192,8 @@ def _torture(plan: Plan, url: str, own: str | None, folder: Path) -> list[Line]:
         with usage_errors():
             outcome = run(plan, url, journals, own=servers, say=_progress())
     for skipped in outcome.skipped:
-        if not plan.faults or skipped.kind in plan.faults:
-            say(f"not exercised: {skipped.kind}: {skipped.why}")
+        if skipped.kind != "command":
+            say(f"not possible here: {skipped.kind}: {skipped.why}")
     depth = "url" if own is None else "self"
     kind = own or Url.parse(url).scheme
     return list(lines(outcome.history, judge(outcome.history), kind, url, depth))
@@ -216,7 +216,9 @@ def _tell(lines: list[Line], *, report: Path | None, history: Path | None, as_js
     if as_json:
         click.echo(json.dumps(verdict | {"promises": list(_promises(lines))}, indent=2))
     else:
-        for line in summary(lines):
+        head, *rest = summary(lines)
+        click.secho(head, fg=_COLOURS[verdict["verdict"]], bold=True)
+        for line in rest:
             click.echo(line)
     codes = {"held": 0, "broken": exits.WORSE, "not exercised": exits.NOT_EXAMINED}
     return codes[verdict["verdict"]]

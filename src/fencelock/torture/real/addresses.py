@@ -55,5 +55,6 @@ def proxied(url: str, ports: Sequence[int]) -> str:
 
 def is_local(url: str) -> bool:
     """Whether all servers of a URL are on this machine."""
-    hosts = [host for host, _ in Url.parse(url).hosts]
+    parsed = Url.parse(url)
+    hosts = [] if parsed.scheme == "memory" else [host for host, _ in parsed.hosts]
     return all(host == "localhost" or host.startswith("127.") or host == "::1" for host in hosts)

@@ -14,6 +14,7 @@ _STEP = 60.0
 """By how many seconds a clock is set forward or back."""
 
 _EXCLUSION = frozenset({"exclusion"})
+_EXCLUSION_AND_FENCES = _EXCLUSION | {"fences_grow"}
 
 _NO_SERVER = "there is no server: the locks are in a file"
 _ON_DISK = "the servers keep what they know on disk"
@@ -115,7 +116,7 @@ def _redis(folder: Path, running: ExitStack) -> OwnEngine:
             "memory-lost": _EXCLUSION,
             "clock-forward": _EXCLUSION,
             "clock-back": _EXCLUSION,
-            "memory-lost-clock-back": frozenset({"exclusion", "fences_grow"}),
+            "memory-lost-clock-back": _EXCLUSION_AND_FENCES,
         },
     )
 
@@ -134,6 +135,13 @@ def _redlock(folder: Path, running: ExitStack) -> OwnEngine:
         clock=clock,
         forget=_empty_redis,
         cannot=cannot,
+        # One clock is enough: the holder may have no more than a majority. A node that forgot waits by its
+        # own clock until it votes again, and healing sets that forward.
+        suspends={
+            "clock-forward": _EXCLUSION,
+            "clock-back": _EXCLUSION,
+            "memory-lost-clock-back": _EXCLUSION_AND_FENCES,
+        },
     )
 
 

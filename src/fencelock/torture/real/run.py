@@ -111,7 +111,8 @@ def _examine(client: Client, plan: Plan) -> Traits:
 def _alone(client: Client, plan: Plan) -> Iterator[None]:
     """Refuse to run beside another torture with the same prefix."""
     try:
-        lock = client.lock(f"{plan.prefix}:running", ttl=max(30.0, 3 * plan.ttl))
+        # Not a longer ttl than that of the locks: a node of a Redlock that forgot waits for the longest one.
+        lock = client.lock(f"{plan.prefix}:running", ttl=plan.ttl)
         lease = lock.acquire(timeout=0.5)
     except LockTimeout as error:
         who = f" ({error.holder.owner})" if error.holder else ""

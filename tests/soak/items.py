@@ -94,7 +94,7 @@ class Torture(Item):
         return [sys.executable, "-m", "fencelock", "torture", *words]
 
     def result(self, output: str, status: int, seconds: float, seed: int) -> Result:
-        if status == 0:
+        if status in (HELD, NOT_EXERCISED):
             return Result(1, [])
         return Result(1, [(output.partition("\n")[0], self.repeated(seconds, seed))])
 
@@ -137,6 +137,9 @@ class Suite(Item):
 
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?\.py(?:::\w+)*(?:\[.*?\](?= - |$))?)", re.MULTILINE)
 """The name of a test in pytest's summary. The text in its brackets may contain anything."""
+
+HELD, NOT_EXERCISED = 0, 2
+"""The status of a torture that found nothing broken."""
 
 NOTHING_RUN = 5
 """Pytest's status if it ran no test, because there was no time left."""

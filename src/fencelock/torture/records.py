@@ -109,3 +109,17 @@ class Violation:
 
     def __str__(self) -> str:
         return self.text
+
+    def spread(self) -> tuple[float, float]:
+        """From when to when it happened, as far as the evidence tells."""
+        moments = [
+            moment
+            for each in self.evidence
+            for moment in ([each.at] if isinstance(each, Write) else [each.granted, each.believed])
+        ]
+        return (min(moments), max(moments)) if moments else (-math.inf, math.inf)
+
+    def length(self) -> float:
+        """How long it took, in seconds: the shortest one is the easiest to understand."""
+        at, until = self.spread()
+        return until - at

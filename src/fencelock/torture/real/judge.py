@@ -300,6 +300,7 @@ def judge(history: History) -> list[Judgement]:
 def _judged(history: History, promise: Promise, exercised: bool) -> Judgement:
     violations = list(promise.broken(history))
     if violations:
+        violations.sort(key=Violation.length)
         return Judgement(promise, "broken", str(violations[0]), violations)
     kinds = sorted({each.title for each in history.occurrences if promise.id in each.suspends})
     if promise.id == "order" and not history.fifo:

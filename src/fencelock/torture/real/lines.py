@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import fencelock
 from fencelock.core.url import Url
@@ -31,9 +31,8 @@ _TEXT = {
     "broken": "A promise was broken.",
     "not exercised": "No fault hit a holder, so this run proves nothing.",
 }
-_BEFORE, _AFTER = 1.0, 1.0
-"""How many ttls around a violation belong to its counterexample."""
-_MOST_EVENTS = 40
+_MOST_EVENTS = 12
+"""How long a counterexample may be."""
 
 
 def lines(
@@ -51,8 +50,7 @@ def lines(
             "detail": judgement.detail,
         }
     for judgement in judgements:
-        # The shortest one is the easiest to understand.
-        for violation in sorted(judgement.violations, key=_length)[:3]:
+        for violation in judgement.violations[:3]:
             yield _violation(history, judgement.promise.id, violation)
     yield verdict_line(history, judgements)
 
@@ -160,36 +158,10 @@ def _write(history: History, write: RealWrite) -> Line:
 # --- a counterexample
 
 
-def _spread(violation: Violation) -> tuple[float, float]:
-    moments = [moment for each in violation.evidence for moment in _times(each)]
-    return (min(moments), max(moments)) if moments else (-math.inf, math.inf)
-
-
-def _times(evidence: Grant | Write) -> list[float]:
-    if isinstance(evidence, Write):
-        return [evidence.at]
-    return [evidence.granted, evidence.believed]
-
-
-def _length(violation: Violation) -> float:
-    at, until = _spread(violation)
-    return until - at
-
-
 def _violation(history: History, promise: str, violation: Violation) -> Line:
-    at, until = _spread(violation)
+    at, until = violation.spread()
     at, until = max(at, history.began), min(until, history.ended)
-    moments, ttl = _moments(history), history.plan.ttl
-    events = []
-    if violation.evidence:
-        names = {
-            each.name if isinstance(each, Write) else each.attempt.name
-            for each in violation.evidence
-        }
-        nearby = _story(history, names, at - _BEFORE * ttl, until + _AFTER * ttl)
-        # What is nearest to the harm explains it.
-        nearby.sort(key=lambda event: max(at - event[0], event[0] - until, 0.0))
-        events = sorted(nearby[:_MOST_EVENTS])
+    moments = _moments(history)
     return {
         "type": "violation",
         "promise": promise,
@@ -198,36 +170,72 @@ def _violation(history: History, promise: str, violation: Violation) -> Line:
         "until": moments(until),
         "events": [
             {"at": moments(moment), "worker": worker, "what": what}
-            for moment, worker, what in events
+            for moment, worker, what in _counterexample(history, violation, at, until)
         ],
     }
 
 
-def _story(
-    history: History, names: set[str], since: float, until: float
-) -> list[tuple[float, str, str]]:
-    """What happened to some names in some time: when, to whom, and what."""
-    found: list[tuple[float, str, str]] = []
-    for turn in history.turns:
-        attempt, grant, who = turn.attempt, turn.grant, turn.attempt.process
-        if attempt.name not in names:
-            continue
-        found.append((attempt.started, who, f"asks for {attempt.name}"))
-        if grant is not None:
-            mark = ", the name was abandoned" if grant.abandoned else ""
-            found.append((grant.granted, who, f"holds it with fence {grant.fence}{mark}"))
-            end = f"loses it: {grant.reason}" if grant.told < math.inf else "gives it back"
-            found.append((min(grant.closed, grant.told), who, f"{end} (fence {grant.fence})"))
+class Event(NamedTuple):
+    """One line of a counterexample."""
+
+    at: float
+    who: str
+    what: str
+
+
+def _counterexample(history: History, violation: Violation, at: float, until: float) -> list[Event]:
+    """What its turns did; and as much of what happened nearby as a person can read."""
+    if not violation.evidence:
+        return []
+    names = {_name(each) for each in violation.evidence}
+    turns = [turn for turn in history.turns if turn.attempt.name in names]
+    concerned = [turn for turn in turns if _shows(turn, violation)]
+    found = [event for turn in concerned for event in _story(history, turn)]
+    others = [event for turn in turns if turn not in concerned for event in _story(history, turn)]
+    others += _faults(history)
+    others = [each for each in others if at - history.plan.ttl <= each.at <= until]
+    # What is nearest to the harm explains it.
+    others.sort(key=lambda event: max(at - event.at, event.at - until, 0.0))
+    return sorted(found + others[: max(0, _MOST_EVENTS - len(found))])
+
+
+def _name(evidence: Grant | Write) -> str:
+    return evidence.name if isinstance(evidence, Write) else evidence.attempt.name
+
+
+def _shows(turn: Turn, violation: Violation) -> bool:
+    """Whether a turn is what broke the promise."""
+    if turn.grant is None:
+        return False
+    return any(
+        turn.grant is each
+        or (
+            isinstance(each, Write) and (turn.grant.fence, turn.holder) == (each.fence, each.holder)
+        )
+        for each in violation.evidence
+    )
+
+
+def _story(history: History, turn: Turn) -> Iterator[Event]:
+    attempt, grant, who = turn.attempt, turn.grant, turn.attempt.process
+    yield Event(attempt.started, who, f"asks for {attempt.name}")
+    if grant is None:
+        return
+    mark = ", the name was abandoned" if grant.abandoned else ""
+    yield Event(grant.granted, who, f"holds it with fence {grant.fence}{mark}")
+    end = f"loses it: {grant.reason}" if grant.told < math.inf else "gives it back"
+    yield Event(min(grant.closed, grant.told), who, f"{end} (fence {grant.fence})")
     for write in history.writes:
-        if write.turn.attempt.name in names:
-            fence = write.turn.grant.fence if write.turn.grant else "?"
+        if write.turn is turn:
             late = ", late" if write.late else ""
-            text = f"write of {write.value} over {write.replaced} with fence {fence}{late}: {write.outcome}"
-            found.append((write.at, write.turn.attempt.process, text))
+            text = f"write of {write.value} over {write.replaced}, fence {grant.fence}{late}"
+            yield Event(write.at, who, f"{text}: {write.outcome}")
+
+
+def _faults(history: History) -> Iterator[Event]:
     for fault in history.occurrences:
-        found.append((fault.span.at, fault.target, f"fault: {fault.title}"))
-        found.append((fault.span.until, fault.target, f"healed: {fault.title}"))
-    return [event for event in found if since <= event[0] <= until]
+        yield Event(fault.span.at, fault.target, f"fault: {fault.title}")
+        yield Event(fault.span.until, fault.target, f"healed: {fault.title}")
 
 
 # --- the verdict

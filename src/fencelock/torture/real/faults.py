@@ -75,6 +75,7 @@ class _OfLane(Fault):
 class Stop(_OfLane):
     kind = "stop"
     title = "a process is stopped"
+    lasts = (0.3, 3.5)
 
     def hit(self) -> None:
         self.stage.stop(self.lane.life)

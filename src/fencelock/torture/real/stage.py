@@ -201,7 +201,7 @@ class Stage:
         """Choose a lane for a fault: mostly one that holds a lock, sometimes one that waits."""
         self.look()
         draw = self.random.random()
-        wanted = "holds" if draw < 0.65 else "waits" if draw < 0.85 else ""
+        wanted = "holds" if draw < 0.75 else "waits" if draw < 0.9 else ""
         lanes = [lane for lane in self.lanes if lane.life.state == wanted]
         return self.random.choice(lanes or self.lanes)
 

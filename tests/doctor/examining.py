@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import fencelock
 from fencelock.doctor import Check, Report
+from tests.waiting import eventually
 
 PATIENT: dict[str, Any] = {"ttl": 600, "timeout": 10}
 """A busy machine that stalls for a second must not look like a slow server."""
@@ -26,6 +29,18 @@ def examined_async(url: Any, **options: Any) -> Report:
             return await client.diagnose(**_patient(url) | options)
 
     return asyncio.run(examine())
+
+
+def in_time(url: Any, holds: Callable[[Report], bool], what: str, **options: Any) -> Report:
+    """The first report for which this holds. Servers need a moment to notice what a test has done."""
+
+    def look() -> list[Report]:
+        with suppress(fencelock.EngineError):
+            report = examined(url, **options)
+            return [report] if holds(report) else []
+        return []
+
+    return eventually(look, what)[0]
 
 
 def _patient(url: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fencelock.doctor import Report
 from tests.doctor.examining import bad, check, examined, examined_async, in_time, with_status
 from tests.servers import HOST, free_port
 from tests.servers_mysql import DATABASE, MysqlServer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.usefixtures("few_round_trips")
 
@@ -135,13 +135,17 @@ def test_a_session_lock_does_not_care_about_the_wait_timeout(server: MysqlServer
 
 
 def test_nearly_all_connections_are_used(server: MysqlServer) -> None:
-    server.execute("SET GLOBAL max_connections = 10")
-    idle = [server.connect() for _ in range(9)]
-    try:
+    with ExitStack() as idle:
+        connections = [idle.enter_context(closing(server.connect())) for _ in range(9)]
+        with connections[0].cursor() as cursor:
+
+            def connected() -> int:
+                cursor.execute("SHOW STATUS LIKE 'Threads_connected'")
+                return int(cursor.fetchall()[0][1])
+
+            eventually(lambda: connected() == 9, "earlier connections to be closed")
+            cursor.execute("SET GLOBAL max_connections = 10")
         found = check(examined(server.url), "connections")
-    finally:
-        for connection in idle:
-            connection.close()
     assert (found.status, "10 of 10" in found.detail) == ("bad", True)
 
 
@@ -168,11 +172,14 @@ def test_waiters_that_log_in_as_another_user(server: MysqlServer) -> None:
     with fencelock.Client(server.url) as ours, fencelock.Client(theirs) as other:
         with ours.lock("x"):
             assert check(examined(server.url), "kill").status == "ok"
-            waiter = threading.Thread(target=lambda: other.lock("x").acquire(timeout=20).release())
+            waiter = threading.Thread(
+                target=lambda: other.lock("x").acquire(timeout=PATIENCE).release()
+            )
             waiter.start()
-            eventually(
-                lambda: "wakes them late" in check(examined(server.url), "kill").detail,
-                "a stranger",
+            in_time(
+                server.url,
+                lambda report: "wakes them late" in check(report, "kill").detail,
+                "the waiter to be seen",
             )
             admin = server.url_of("admin", server.password)
             assert check(examined(admin), "kill").status == "ok"
@@ -204,10 +211,7 @@ def test_an_asynchronous_replica(server: MysqlServer, mysql_template: Path, tmp_
             *(HOST, server.port, server.password, file, position),
         )
         replica.execute("START SLAVE")
-        eventually(
-            lambda: check(examined(server.url), "replicas").status == "bad", "it to be connected"
-        )
-        report = examined(server.url)
+        report = in_time(server.url, lambda report: "replicas" in bad(report), "it to be connected")
         assert (report.verdict, report.next) == (
             "efficiency",
             "for correctness mend: replicas",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import fencelock
 from fencelock.doctor import Check, Report
+from tests.waiting import InVain, eventually
 
 PATIENT: dict[str, Any] = {"ttl": 600, "timeout": 10}
 """A busy machine that stalls for a second must not look like a slow server."""
@@ -26,6 +28,28 @@ def examined_async(url: Any, **options: Any) -> Report:
             return await client.diagnose(**_patient(url) | options)
 
     return asyncio.run(examine())
+
+
+def in_time(url: Any, holds: Callable[[Report], bool], what: str, **options: Any) -> Report:
+    """The first report for which this holds. Servers need a moment to notice what a test has done."""
+
+    seen: list[object] = []
+
+    def look() -> Report | None:
+        try:
+            report = examined(url, **options)
+        except fencelock.EngineError as error:
+            seen.append(error)
+            return None
+        seen.append(report)
+        return report if holds(report) else None
+
+    try:
+        report = eventually(look, what)
+    except InVain as error:
+        raise InVain(f"{error}; the last report: {seen[-1]}") from None
+    assert report is not None
+    return report
 
 
 def _patient(url: Any) -> dict[str, Any]:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 
 import fencelock
 from fencelock.doctor import Report
-from tests.doctor.examining import bad, check, examined, examined_async, with_status
-from tests.effort import only_in_soaks
+from tests.doctor.examining import bad, check, examined, examined_async, in_time, with_status
 from tests.servers import HOST, free_port
 from tests.servers_mysql import DATABASE, MysqlServer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE, eventually
 
-# Some of these tests need what an earlier one of this file has done to the server. In `./test` they may run
-# in any order, on several workers: until that is mended, only `./soak` runs them.
-pytestmark = [only_in_soaks, pytest.mark.usefixtures("few_round_trips")]
+pytestmark = pytest.mark.usefixtures("few_round_trips")
 
 APP = "app"
-"""A user with too few rights at first."""
+"""A user without any right at first."""
 
 GALERA = Path("/usr/lib/galera/libgalera_smm.so")
 
@@ -46,14 +45,14 @@ def with_binary_log(folder: Path, template: Path, **settings: Any) -> MysqlServe
 def one(mysql_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MysqlServer]:
     folder = tmp_path_factory.mktemp("doctor")
     with with_binary_log(folder, mysql_template, **SOUND) as server:
-        server.execute(f"CREATE USER {APP} IDENTIFIED BY '{server.password}'")
         yield server
 
 
 @pytest.fixture
 def server(one: MysqlServer) -> Iterator[MysqlServer]:
-    """A server without a fault. A test may change settings; afterwards they are as before."""
+    """A server without a fault. What a test changes there is as before afterwards."""
     before = dict(one.execute("SHOW GLOBAL VARIABLES"))
+    one.execute(f"CREATE OR REPLACE USER {APP} IDENTIFIED BY '{one.password}'")
     yield one
     for name, value in one.execute("SHOW GLOBAL VARIABLES"):
         if before[name] != value and not name.startswith("gtid_"):
@@ -61,6 +60,19 @@ def server(one: MysqlServer) -> Iterator[MysqlServer]:
                 f"SET GLOBAL {name} = %s",
                 int(before[name]) if before[name].isdigit() else before[name],
             )
+    eventually(lambda: not end_others(one), "the connections of clients and replicas to end")
+
+
+def end_others(server: MysqlServer) -> int:
+    """End all other connections. Returns how many there are still."""
+    others = server.execute(
+        "SELECT ID FROM information_schema.PROCESSLIST"
+        " WHERE ID <> CONNECTION_ID() AND USER <> 'system user'"
+    )
+    for (number,) in others:
+        with suppress(pymysql.MySQLError):  # it has just ended
+            server.execute(f"KILL {number}")
+    return len(others)
 
 
 def with_sessions(url: str) -> str:
@@ -123,13 +135,17 @@ def test_a_session_lock_does_not_care_about_the_wait_timeout(server: MysqlServer
 
 
 def test_nearly_all_connections_are_used(server: MysqlServer) -> None:
-    server.execute("SET GLOBAL max_connections = 10")
-    idle = [server.connect() for _ in range(9)]
-    try:
+    with ExitStack() as idle:
+        connections = [idle.enter_context(closing(server.connect())) for _ in range(9)]
+        with connections[0].cursor() as cursor:
+
+            def connected() -> int:
+                cursor.execute("SHOW STATUS LIKE 'Threads_connected'")
+                return int(cursor.fetchall()[0][1])
+
+            eventually(lambda: connected() == 9, "earlier connections to be closed")
+            cursor.execute("SET GLOBAL max_connections = 10")
         found = check(examined(server.url), "connections")
-    finally:
-        for connection in idle:
-            connection.close()
     assert (found.status, "10 of 10" in found.detail) == ("bad", True)
 
 
@@ -156,11 +172,14 @@ def test_waiters_that_log_in_as_another_user(server: MysqlServer) -> None:
     with fencelock.Client(server.url) as ours, fencelock.Client(theirs) as other:
         with ours.lock("x"):
             assert check(examined(server.url), "kill").status == "ok"
-            waiter = threading.Thread(target=lambda: other.lock("x").acquire(timeout=20).release())
+            waiter = threading.Thread(
+                target=lambda: other.lock("x").acquire(timeout=PATIENCE).release()
+            )
             waiter.start()
-            eventually(
-                lambda: "wakes them late" in check(examined(server.url), "kill").detail,
-                "a stranger",
+            in_time(
+                server.url,
+                lambda report: "wakes them late" in check(report, "kill").detail,
+                "the waiter to be seen",
             )
             admin = server.url_of("admin", server.password)
             assert check(examined(admin), "kill").status == "ok"
@@ -192,10 +211,7 @@ def test_an_asynchronous_replica(server: MysqlServer, mysql_template: Path, tmp_
             *(HOST, server.port, server.password, file, position),
         )
         replica.execute("START SLAVE")
-        eventually(
-            lambda: check(examined(server.url), "replicas").status == "bad", "it to be connected"
-        )
-        report = examined(server.url)
+        report = in_time(server.url, lambda report: "replicas" in bad(report), "it to be connected")
         assert (report.verdict, report.next) == (
             "efficiency",
             "for correctness mend: replicas",

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 import fencelock
 from fencelock.doctor import Report
-from tests.doctor.examining import bad, check, examined, examined_async, with_status
-from tests.effort import only_in_soaks
+from tests.doctor.examining import bad, check, examined, examined_async, in_time, with_status
 from tests.servers import HOST, Setting, free_port
 from tests.servers_postgresql import PASSWORD, PgBouncer, PostgresqlServer, Standby
 from tests.waiting import eventually
 
-# Some of these tests need what an earlier one of this file has done to the server. In `./test` they may run
-# in any order, on several workers: until that is mended, only `./soak` runs them.
-pytestmark = [only_in_soaks, pytest.mark.usefixtures("few_round_trips")]
+pytestmark = pytest.mark.usefixtures("few_round_trips")
 
 APP = "app"
 """A user without any right at first."""
@@ -28,7 +25,13 @@ APP = "app"
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresqlServer]:
     folder = tmp_path_factory.mktemp("doctor")
-    with PostgresqlServer(folder, fsync="on", full_page_writes="on") as server:
+    settings: dict[str, Setting] = {
+        "fsync": "on",
+        "full_page_writes": "on",
+        "autovacuum_naptime": "1d",  # no test waits for it, and one counts dead rows
+        "wal_keep_size": "64MB",  # the standby is cut off between its tests
+    }
+    with PostgresqlServer(folder, **settings) as server:
         server.execute(f"CREATE ROLE {APP} LOGIN PASSWORD '{PASSWORD}'")
         examined(f"{server.url}?schema=granted", probe=True)  # makes the tables
         grant_all(server, "granted")
@@ -45,7 +48,7 @@ def grant_all(server: PostgresqlServer, schema: str) -> None:
 
 @pytest.fixture
 def server(one: PostgresqlServer) -> Iterator[PostgresqlServer]:
-    """A server without a fault. A test may change settings; afterwards they are as before."""
+    """A server without a fault. What a test changes there is as before afterwards."""
     yield one
     with one.connect(options="-c default_transaction_read_only=off") as connection:
         connection.execute("ALTER SYSTEM RESET ALL")
@@ -55,6 +58,13 @@ def server(one: PostgresqlServer) -> Iterator[PostgresqlServer]:
             connection.execute(f"ALTER ROLE {role} RESET ALL")
         connection.execute(f"ALTER ROLE {APP} CONNECTION LIMIT -1")
         connection.execute("ALTER DATABASE postgres CONNECTION LIMIT -1")
+        connection.execute(f"REVOKE pg_monitor FROM {APP}")
+        connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    wait_until_alone(one)
+
+
+def wait_until_alone(server: PostgresqlServer) -> None:
+    eventually(lambda: not server.execute("SELECT 1 FROM pg_stat_replication"), "no standby")
 
 
 @pytest.fixture
@@ -68,11 +78,25 @@ def bouncer(server: PostgresqlServer, tmp_path: Path) -> Iterator[Callable[..., 
 
 
 @pytest.fixture(scope="module")
-def standby(one: PostgresqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standby]:
-    """A standby of that server. It is expensive, so its tests are the last ones here, and use one."""
+def follower(one: PostgresqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standby]:
     with Standby(tmp_path_factory.mktemp("standby"), one) as standby:
-        standby.wait_for_sync()
         yield standby
+
+
+@pytest.fixture
+def standby(server: PostgresqlServer, follower: Standby) -> Iterator[Standby]:
+    """A standby of that server. To the tests that don't ask for one, the server has none."""
+    source = f"host={HOST} port={server.port} user={server.user} password={PASSWORD}"
+    follower.execute(f"ALTER SYSTEM SET primary_conninfo = '{source}'")
+    follower.execute("SELECT pg_reload_conf()")
+    wait_for_standby(server, "async")
+    yield follower
+    follower.cut_off()
+
+
+def wait_for_standby(server: PostgresqlServer, state: str) -> None:
+    seen = "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'"
+    eventually(lambda: server.execute(seen) == [(state,)], f"the standby to be {state}")
 
 
 def set_system(server: PostgresqlServer, name: str, value: str) -> None:
@@ -172,18 +196,14 @@ def test_nearly_all_connections_are_used(server: PostgresqlServer, whose: str) -
     what = f"ROLE {APP}" if whose == "the user" else "DATABASE postgres"
     server.execute(f"ALTER {what} CONNECTION LIMIT 1")
 
-    found: list[Report] = []
-
-    def tried() -> bool:
-        with suppress(fencelock.EngineError):  # the connection before still ends
-            found.append(examined(f"{server.url_of(APP, PASSWORD)}?schema=granted"))
-        return bool(found)
-
-    eventually(tried, "the only connection")
-    used = check(found[0], "connections")
-    assert (used.status, whose in used.detail) == ("bad", True)
+    url = f"{server.url_of(APP, PASSWORD)}?schema=granted"
+    report = in_time(
+        url, lambda _: True, "the only connection, until which the one before has ended"
+    )
+    found = check(report, "connections")
+    assert (found.status, whose in found.detail) == ("bad", True)
     # It had no second connection to find out about a pooler.
-    assert check(found[0], "pooler").status == "unknown"
+    assert check(report, "pooler").status == "unknown"
 
 
 def test_a_server_that_is_down(server: PostgresqlServer) -> None:
@@ -285,19 +305,13 @@ def test_a_client_that_needs_correctness_refuses_an_asynchronous_standby(
             careless.lock("x").acquire().release()
         # Once it is mended, the same client goes on.
         set_system(server, "synchronous_standby_names", "'*'")
-        eventually(
-            lambda: server.execute("SELECT sync_state FROM pg_stat_replication") == [("sync",)],
-            "the standby to be synchronous",
-        )
+        wait_for_standby(server, "sync")
         client.lock("x").acquire().release()
 
 
 def test_synchronous_standbys(server: PostgresqlServer, standby: Standby) -> None:
     set_system(server, "synchronous_standby_names", "'ANY 1 (*)'")
-    eventually(
-        lambda: server.execute("SELECT sync_state FROM pg_stat_replication") == [("quorum",)],
-        "the standby to be synchronous",
-    )
+    wait_for_standby(server, "quorum")
     report = examined(server.url)
     assert (check(report, "standbys").detail, report.verdict) == ("synchronous", "correctness")
     hidden = examined(f"{server.url_of(APP, PASSWORD)}?schema=granted")
@@ -309,16 +323,16 @@ def test_synchronous_standbys(server: PostgresqlServer, standby: Standby) -> Non
     server.execute("SELECT pg_drop_replication_slot('absent')")
 
     standby.cut_off()
-    eventually(lambda: not server.execute("SELECT 1 FROM pg_stat_replication"), "it to be gone")
+    wait_until_alone(server)
     report = examined(server.url)
     assert "commits wait" in check(report, "standbys").detail
     assert (bad(report), report.verdict) == ({"standbys"}, "correctness")
 
 
-def test_two_primaries(server: PostgresqlServer, standby: Standby) -> None:
-    standby.promote()
-    eventually(lambda: standby.execute("SELECT NOT pg_is_in_recovery()") == [(True,)], "promotion")
-    url = f"postgresql://{server.user}:{PASSWORD}@{server.address},{standby.address}/postgres"
-    report = examined(url)
+def test_two_primaries(server: PostgresqlServer, tmp_path: Path) -> None:
+    with Standby(tmp_path, server) as promoted:
+        promoted.promote()
+        both = f"{server.address},{promoted.address}"
+        report = examined(f"postgresql://{server.user}:{PASSWORD}@{both}/postgres")
     assert (report.verdict, report.next) == ("not safe", "for efficiency mend: primary")
     assert "end the old primary" in check(report, "primary").mend

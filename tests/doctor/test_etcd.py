@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from fencelock import Client
 from fencelock.doctor import Report, common, etcd
 from fencelock.doctor.checks import Rule
 from fencelock.doctor.measures import shortest_ttl
@@ -68,10 +69,15 @@ def test_a_cluster_without_a_fault(etcd_url: str, examine: Callable[..., Report]
     assert check(report, "hand-over").detail.startswith("handed over")
 
 
-def test_one_member_with_tls(tmp_path: Path) -> None:
-    with EtcdCluster(tmp_path, size=1, tls=True) as alone:
+def test_one_member_with_tls_that_does_not_flush_its_log(tmp_path: Path) -> None:
+    with EtcdCluster(tmp_path, size=1, tls=True, unsafe_no_fsync="true") as alone:
         files = f"ca={tmp_path}/authority.pem&cert={alone.folder}/certificate.pem"
-        report = examined(f"{alone.url}?{files}&key={alone.folder}/certificate.pem")
+        url = f"{alone.url}?{files}&key={alone.folder}/certificate.pem"
+        report = examined(url)
+        with Client(url) as client:
+            for _ in range(25):
+                client.lock("any").acquire().release()
+        assert check(examined(url), "flush").status == "bad"
     assert bad(report) - {"disk"} == {"members"}
     assert check(report, "members").detail == "1 member"
     assert check(report, "elections").detail.startswith("1 since it started")
@@ -244,7 +250,9 @@ def flushes(**counts: int) -> dict[str, Any]:
         (etcd.disk, flushes(le1=0, le8=980, le16=1000, leInf=1000), "bad", "12.0 ms"),
         (etcd.disk, flushes(le8=10, le8192=10, leInf=1000), "bad", "8.19 s"),
         (etcd.disk, flushes(le8=0, leInf=0), "unknown", "has not flushed"),
-        (etcd.flush, {f"{FSYNC}_count": "0", "etcd_server_proposals_applied_total": "9"}, "bad", ""),
+        (etcd.flush, {f"{FSYNC}_count": "2", "etcd_mvcc_put_total": "934"}, "bad", "934 values"),
+        (etcd.flush, {f"{FSYNC}_count": "2", "etcd_mvcc_put_total": "20"}, "ok", ""),
+        (etcd.flush, {f"{FSYNC}_count": "40", "etcd_mvcc_put_total": "934"}, "ok", ""),
         (etcd.flush, {}, "unknown", FSYNC),
         (etcd.space, {"dbSize": "1000"}, "unknown", "quota"),
         (etcd.space, {"dbSize": "8e8", "etcd_server_quota_backend_bytes": "1e9"},

@@ -31,7 +31,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresqlServer]:
         "autovacuum_naptime": "1d",  # no test waits for it, and one counts dead rows
         "wal_keep_size": "64MB",  # the standby is cut off between its tests
     }
-    with PostgresqlServer(folder, **settings) as server:
+    with PostgresqlServer(folder, environment=None, **settings) as server:
         server.execute(f"CREATE ROLE {APP} LOGIN PASSWORD '{PASSWORD}'")
         examined(f"{server.url}?schema=granted", probe=True)  # makes the tables
         grant_all(server, "granted")

@@ -50,7 +50,9 @@ def why(said: str) -> str:
 
 def tortured(engine: str, fault: str, seconds: float) -> Cell:
     if fault == "stop":
-        seconds *= 2  # only a holder that does not look at its lease, and is stopped for long, is refused
+        seconds *= (
+            2  # only a holder that does not look at its lease, and is stopped for long, is refused
+        )
     words = ["--self", engine, "--faults", fault, "--seconds", f"{seconds:g}", "--json"]
     command = [sys.executable, "-m", "fencelock", "torture", *words]
     done = subprocess.run(command, capture_output=True, text=True)

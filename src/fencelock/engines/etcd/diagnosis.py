@@ -33,7 +33,7 @@ _METRICS = (
     "etcd_debugging_mvcc_compact_revision",
     "etcd_disk_wal_fsync_duration_seconds_",
     "etcd_server_leader_changes_seen_total",
-    "etcd_server_proposals_applied_total",
+    "etcd_mvcc_put_total",
     "etcd_server_quota_backend_bytes",
     "process_start_time_seconds",
 )

@@ -5,17 +5,28 @@ tests compare every other engine with it.
 
 A ticket's life: `enter` puts it at the end of the queue. It waits until all tickets ahead of it are
 admitted or gone and it fits beside the holders; then it is admitted. It ends when it leaves, when it is
-evicted, or when its ttl has passed since the engine last heard of it.
+evicted, or when its ttl has passed since the engine last heard of it. The ticket of a rate ends at a fixed
+time after its admission.
 
 The methods take the current time as `now`, in seconds. They never read a clock.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from fencelock.core.admission import fits
-from fencelock.core.ticket import Departure, Holder, Inspection, Place, Standing, Ticket, Waiter
+from fencelock.core.admission import fits, room_at
+from fencelock.core.ticket import (
+    Departure,
+    Holder,
+    Inspection,
+    Place,
+    Share,
+    Standing,
+    Ticket,
+    Waiter,
+)
 
 
 @dataclass(slots=True)
@@ -33,6 +44,18 @@ class _Entry:
     def held_alone(self) -> bool:
         return self.admitted_at is not None and not self.ticket.share.group
 
+    def extend(self, until: float) -> None:
+        """Never take back promised time: this may be an old request with a shorter ttl. A permit of a rate
+        that was admitted ends when it ends."""
+        if self.admitted_at is None or not self.ticket.share.lasts:
+            self.expires = max(self.expires, until)
+
+    def admit(self, now: float) -> None:
+        """It holds from now on."""
+        self.admitted_at = now
+        if self.ticket.share.lasts:
+            self.expires = now + self.ticket.share.lasts
+
 
 class TicketQueue:
     """A leased, ordered queue of tickets for one name."""
@@ -43,6 +66,7 @@ class TicketQueue:
         self.abandoned = False
         self._entries: dict[str, _Entry] = {}  # by id, in order of arrival, which is order of fence
         self._told: list[Ticket] = []
+        self._watching = ""  # the id of the first waiter of a rate, which knows when to look
         self._note = "", 0.0
 
     def enter(self, ticket: Ticket, now: float, *, if_free: bool = False) -> Standing:
@@ -54,7 +78,7 @@ class TicketQueue:
         entry = self._entries.get(ticket.id)
         if entry is None:
             if if_free and not self._free_for(ticket):
-                return Standing(Place.REFUSED)
+                return Standing(Place.REFUSED, recheck=self._room(ticket.share, now))
             # The clock keeps fences growing when a restart has wiped the last fence from memory.
             self.fence = max(self.fence + 1, int(now * 1e6), ticket.floor + 1)
             entry = self._entries[ticket.id] = _Entry(ticket, self.fence, now, now + ticket.ttl)
@@ -63,8 +87,7 @@ class TicketQueue:
             # request with another share is an old one that arrived late.
             ticket = ticket._replace(share=entry.ticket.share)
         entry.ticket = ticket
-        # Never take back promised time: this may be an old request with a shorter ttl.
-        entry.expires = max(entry.expires, now + ticket.ttl)
+        entry.extend(now + ticket.ttl)
         self._admit(now, asking=ticket.id)
         return self._standing(entry, now)
 
@@ -121,7 +144,9 @@ class TicketQueue:
         return text if now < until else None
 
     def told(self) -> list[Ticket]:
-        """The tickets that requests of other tickets have admitted since the last call. Wake these."""
+        """The tickets that requests of other tickets have admitted since the last call. Wake these. Of a
+        rate also the first waiter, if it was not the first before: no release will admit it, so it must
+        know when to look."""
         told, self._told = self._told, []
         return told
 
@@ -158,8 +183,13 @@ class TicketQueue:
         for id, entry in self._entries.items():
             if entry.admitted_at is None:
                 if not fits(entry.ticket.share, holding):
-                    return  # the tickets behind it may fit, but no ticket overtakes
-                entry.admitted_at = now
+                    # The tickets behind it may fit, but no ticket overtakes.
+                    if entry.ticket.share.lasts and id != self._watching:
+                        self._watching = id
+                        if id != asking:
+                            self._told.append(entry.ticket)
+                    return
+                entry.admit(now)
                 holding.append(entry.ticket.share)
                 if id != asking:
                     self._told.append(entry.ticket)
@@ -170,6 +200,15 @@ class TicketQueue:
         ahead = [other for other in self._entries.values() if other.fence < entry.fence]
         # A waiter directly ahead watches the tickets ahead of it, so this ticket watches only that
         # waiter. Directly behind the holders, the end of any of them may make room.
+        if ahead[-1].admitted_at is not None and entry.ticket.share.lasts:
+            return Standing(Place.WAITING, entry.fence, recheck=self._room(entry.ticket.share, now))
         watched = ahead[-1:] if ahead[-1].admitted_at is None else ahead
         first = min(other.expires for other in watched)
         return Standing(Place.WAITING, entry.fence, recheck=max(0.0, first - now))
+
+    def _room(self, share: Share, now: float) -> float:
+        """Seconds until a ticket of a rate may fit beside the holders. Infinite for other tickets."""
+        if not share.lasts:
+            return math.inf
+        holding = [(entry.ticket.share, entry.expires) for entry in self._holding()]
+        return max(0.0, room_at(share, sorted(holding, key=lambda one: one[1])) - now)

@@ -31,11 +31,16 @@ end
 --[[saving.lua]]
 my_fence = math.max(my_fence, (ARGV[6] or 0) + 1)
 local my_share = ARGV[7] and {group = ARGV[7], weight = tonumber(ARGV[8]), permits = tonumber(ARGV[9])}
+local lives_us = ttl_us  -- for how long its keys are needed
+if my_share then
+  my_share.lasts = lasts_in(my_share.group)
+  lives_us = math.max(ttl_us, my_share.lasts or 0)
+end
 
 -- Hold as the only ticket, under the newest fence.
 local function hold()
-  keep, crowded, holder, fence, expires, since, info = nil, false, id, last, till, now, my_info
-  extend_keep(ttl_us)
+  keep, crowded, holder, fence, expires, since, info = nil, false, id, last, end_of(my_share, till), now, my_info
+  extend_keep(lives_us)
   save()
   return {ADMITTED, fence, abandoned, 0}
 end
@@ -69,7 +74,7 @@ if standing then
   return standing
 end
 
-local longer = extend_keep(ttl_us)
+local longer = extend_keep(lives_us)
 if not crowded and fits(my_share) then
   last = my_fence
   hold_together(id, till, my_info, my_share, last)
@@ -77,7 +82,7 @@ if not crowded and fits(my_share) then
   return {ADMITTED, last, abandoned, 0}
 end
 if not wants_queue then
-  return {REFUSED, 0, 0, 0}
+  return {REFUSED, 0, 0, my_share and my_share.lasts and room_at(my_share) - now or 0}
 end
 last, crowded = my_fence, till
 save()
@@ -86,7 +91,7 @@ if not joined then
 end
 store(id, till, my_info, now, my_share)
 local ahead
-standing, ahead = waiting(last)
+standing, ahead = waiting(last, my_share)
 -- Renewals of the waiters keep the keys alive. Where waits are too short for renewals, one call in 64 does it.
 if longer or not joined or not ahead or now % 64 == 0 then
   refresh_keys()

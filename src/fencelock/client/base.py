@@ -170,7 +170,7 @@ class BaseClient:
             raise Unsupported(NO_RATES)
         _check_numbers("limit", limit, weight)
         share = Share.rate(limit, check_per(per), weight)
-        options = self._options(RateOptions, given)  # type: ignore[arg-type]
+        options = self._options(RateOptions, given)
         return kind(self._contexts, check_name(name), share, options)
 
     def _each(self, kind: type[K], names: Iterable[str], options: LockOptions) -> list[K]:

@@ -65,7 +65,7 @@ class TicketQueue:
         self.fence = 0
         self.abandoned = False
         self._entries: dict[str, _Entry] = {}  # by id, in order of arrival, which is order of fence
-        self._told: list[Ticket] = []
+        self._told: dict[str, Ticket] = {}
         self._watching = ""  # the id of the first waiter of a rate, which knows when to look
         self._note = "", 0.0
 
@@ -86,8 +86,8 @@ class TicketQueue:
             # Only a ticket that holds alone may change its share: a writer turns reader. Any other
             # request with another share is an old one that arrived late.
             ticket = ticket._replace(share=entry.ticket.share)
-        entry.ticket = ticket
         entry.extend(now + ticket.ttl)
+        entry.ticket = ticket
         self._admit(now, asking=ticket.id)
         return self._standing(entry, now)
 
@@ -147,8 +147,8 @@ class TicketQueue:
         """The tickets that requests of other tickets have admitted since the last call. Wake these. Of a
         rate also the first waiter, if it was not the first before: no release will admit it, so it must
         know when to look."""
-        told, self._told = self._told, []
-        return told
+        told, self._told = self._told, {}
+        return list(told.values())
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -187,12 +187,13 @@ class TicketQueue:
                     if entry.ticket.share.lasts and id != self._watching:
                         self._watching = id
                         if id != asking:
-                            self._told.append(entry.ticket)
+                            self._told[id] = entry.ticket
                     return
                 entry.admit(now)
                 holding.append(entry.ticket.share)
+                self._told.pop(id, None)  # what it was told before is old news
                 if id != asking:
-                    self._told.append(entry.ticket)
+                    self._told[id] = entry.ticket
 
     def _standing(self, entry: _Entry, now: float) -> Standing:
         if entry.admitted_at is not None:

@@ -102,8 +102,8 @@ class Claim:
         self.flexible = flexible
         """Whether the caller did not ask for this ttl, so that a shorter one will do."""
         self.fleeting = False
-        """Whether it is over for this client once it is admitted: the permit of a rate, which nobody renews or
-        releases. What the engine says of it later is no news."""
+        """Whether it is over for this client once it is admitted: the permit of a rate, which nobody renews
+        or releases. What the engine says of it later is no news."""
         self.internal = internal
         """Whether it is no lock of the user's own: nobody is told of it, and its loss is no accident."""
         self.sighting: Sighting | None = None

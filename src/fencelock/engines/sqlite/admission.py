@@ -174,12 +174,11 @@ class Admission:
             return holders.expires
         used = holders.share.weight
         most = max(used + share.weight - share.permits, 1)
-        expires = holders.expires
         for weight, expires in self._execute(SQL["soonest"], (name, holders.last, most)):
             used -= weight
             if used + share.weight <= share.permits:
-                break
-        return expires
+                return int(expires)
+        return holders.expires
 
     def _group(self, name: str) -> Holders | None:
         size, group, weight, expires, last = self._execute(SQL["group"], (name,)).fetchone()

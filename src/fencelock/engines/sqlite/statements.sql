@@ -81,9 +81,9 @@ UPDATE queue SET wake = ?3 WHERE name = ?1 AND fence = ?2
 -- admit (name, fence, admitted, expires): a waiting ticket holds from now on
 UPDATE queue SET admitted = ?3, expires = ?4, wake = NULL WHERE name = ?1 AND fence = ?2
 
--- soonest (name, last, size): the first of the tickets that share a name to expire
+-- soonest (name, last, size): the first holders of a rate, which expire first
 SELECT weight, expires FROM queue
- WHERE name = ?1 AND fence > 0 AND fence <= ?2 ORDER BY expires LIMIT ?3
+ WHERE name = ?1 AND fence > 0 AND fence <= ?2 ORDER BY fence LIMIT ?3
 
 -- remove (name, fence): delete a ticket
 DELETE FROM queue WHERE name = ?1 AND fence = ?2

@@ -28,6 +28,20 @@ if behind and behind > now and expires > now and not share and not keep and not 
   return {WAITING, my_fence, 0, math.min(behind, expires) - now}
 end
 
+-- A rate that has permits left: one more ticket holds, and no ticket waits.
+if share and share.lasts and share.group == ARGV[7] and holder == '' and not crowded and expires > now then
+  local my_end, weight, permits = now + share.lasts, tonumber(ARGV[8]), tonumber(ARGV[9])
+  if share.weight + weight <= permits and my_end < (share.kept or 0) and my_fence > tonumber(ARGV[6])
+    and redis.call('ZADD', KEYS[2], 'NX', -my_end, id) == 1 then
+    redis.call('HSET', KEYS[3], id, cmsgpack.pack(my_end, my_info, now,
+      {group = share.group, weight = weight, permits = permits, lasts = share.lasts}, my_fence))
+    share.weight = share.weight + weight
+    redis.call('SET', record, cmsgpack.pack(FORMAT, my_fence, abandoned, keep, false, '', nil, expires, nil, nil,
+      share), 'PX', keep and string.format('%.0f', keep) or DAY)
+    return {ADMITTED, my_fence, abandoned, 0}
+  end
+end
+
 --[[saving.lua]]
 my_fence = math.max(my_fence, (ARGV[6] or 0) + 1)
 local my_share = ARGV[7] and {group = ARGV[7], weight = tonumber(ARGV[8]), permits = tonumber(ARGV[9])}
@@ -61,7 +75,7 @@ end
 
 if holder == id and my_share and not share then
   -- It held alone, and joins a group: other tickets may fit beside it now.
-  share = my_share
+  share, expires = my_share, math.max(expires, till)
   admit(id)
 end
 

@@ -33,13 +33,19 @@ local function hold_together(id, its_expiry, its_info, its_share, its_fence)
     holder, fence, since, info = '', nil, nil, nil
     share = {group = share.group, weight = share.weight, lasts = share.lasts}
   end
-  write(id, its_expiry, its_info, now, its_share, its_fence)
+  if its_expiry < (share.kept or 0) then  -- the keys are kept for long enough: two commands less
+    redis.call('ZADD', queue, -its_expiry, id)
+    store(id, its_expiry, its_info, now, its_share, its_fence)
+  else
+    write(id, its_expiry, its_info, now, its_share, its_fence)
+    share.kept = its_share.lasts and now + 1000 * lifetime()
+  end
   share.weight, expires = share.weight + its_share.weight, math.min(expires, its_expiry)
 end
 
--- Admit the first tickets in the queue that fit beside the group that holds. True if anything changed.
-local function admit(asking)
-  local changed = false
+-- Admit the first tickets in the queue that fit beside the group that holds. True if anything changed, here or
+-- before.
+local function admit(asking, changed)
   while crowded do
     local first = redis.call('ZRANGE', queue, '(0', '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
     local id, its_fence = first[1], tonumber(first[2])
@@ -82,17 +88,21 @@ local function drop_expired_holders()
     end
   end
   while true do
-    local next = redis.call('ZRANGE', queue, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
-    local id = next[1]
-    if not id then
-      return false
+    local gone = redis.call('ZRANGE', queue, '-' .. integer(now), '(0', 'BYSCORE', 'LIMIT', 0, 500)
+    if not gone[1] then
+      break
     end
-    expires = -next[2]
-    if expires > now then
-      return true
+    for _, id in ipairs(gone) do
+      local _, _, _, its_share = ticket(id)
+      share.weight = share.weight - (its_share and its_share.weight or 0)
     end
-    local _, _, _, its_share = ticket(id)
-    share.weight = share.weight - (its_share and its_share.weight or 0)
-    drop(id)
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('HDEL', tickets, unpack(gone))
   end
+  local next = redis.call('ZRANGE', queue, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
+  if not next[1] then
+    return false
+  end
+  expires = -next[2]
+  return true
 end

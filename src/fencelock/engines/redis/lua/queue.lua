@@ -62,7 +62,7 @@ local function hand_over(flag, asking)
       end
       if its_share then
         share = its_share
-        admit(asking)
+        admit(asking, true)
       end
       save()
       return

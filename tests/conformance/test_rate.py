@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ async def test_so_many_permits_and_no_more(cell: Cell) -> None:
         with pytest.raises(
             fencelock.LockTimeout, match=r"3 permits per 600 s are taken; ask again in"
         ):
-            await cell.run(lambda timeout=timeout: rate.acquire(timeout=timeout))
+            await cell.run(partial(rate.acquire, timeout=timeout))
     seen = await cell.run(lambda: cell.client().inspect(cell.name))
     assert len(seen.holders) == 3
     assert not seen.waiting, "a caller that gave up left nothing"
@@ -83,7 +84,8 @@ async def test_waiters_get_permits_in_turn(cell: Cell) -> None:
         waiters.append(waiter(number))
         await queued(cell, client, number + 1)
     assert await desk.leave(first)
-    await within(asyncio.gather(*waiters))
+    for each in waiters:
+        await within(each)
     assert order == [0, 1, 2]
 
 
@@ -105,7 +107,8 @@ async def test_no_span_has_more_admissions(cell: Cell) -> None:
 
     await soon(look, f"{wanted} admissions")
     enough.set()
-    await within(asyncio.gather(*askers))
+    for each in askers:
+        await within(each)
     assert log.most_within(per) <= limit
 
 

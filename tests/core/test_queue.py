@@ -268,9 +268,9 @@ def test_a_permit_of_a_rate_lasts_from_its_admission(queue: TicketQueue) -> None
         queue.enter(ticket(id, share=RATE), 1.0)
     assert queue.renew(ticket("a", ttl=99.0, share=RATE), 3.0).place is Place.ADMITTED
     assert queue.renew(ticket("c", share=RATE), 3.9).recheck == pytest.approx(0.1)
-    assert queue.enter(ticket("e", share=RATE), 3.9, if_free=True) == Standing(
-        Place.REFUSED, recheck=pytest.approx(0.1)
-    )
+    refused = queue.enter(ticket("e", share=RATE), 3.9, if_free=True)
+    assert refused.place is Place.REFUSED
+    assert refused.recheck == pytest.approx(0.1)
     assert queue.enter(ticket("c", share=RATE), 4.0).place is Place.ADMITTED
     assert ids(queue.told()) == ["d"]
     assert [one.expires_in for one in queue.inspect(4.0, 0).holders] == [3.0, 3.0]

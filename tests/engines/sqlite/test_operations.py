@@ -105,6 +105,9 @@ def both(
     if act in ("look", "sweep"):
         return bare.do(requests.inspect, NAME, 2), model.inspect(now, 2)
     if_free = act == "if_free"
+    entry = model._entries.get(ticket.id)
+    if entry is not None and ticket.share.lasts:  # the share of a rate's ticket never changes
+        ticket = ticket._replace(share=entry.ticket.share)
     ours = bare.request_enter(ticket, if_free)
     return ours, model.enter(ticket, now, if_free=if_free)
 

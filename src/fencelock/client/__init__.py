@@ -88,18 +88,12 @@ class AsyncClient(BaseClient):
         return self._semaphore(AsyncLock, name, permits, weight, made)
 
     def rate(
-        self,
-        name: str,
-        limit: int,
-        per: float = 60.0,
-        *,
-        weight: int = 1,
-        **options: Unpack[RateOptions],
+        self, name: str, limit: int, per: float = 60.0, **options: Unpack[RateOptions]
     ) -> AsyncRate:
         """At most so many per time, over all machines: as `Client.rate`."""
         from fencelock.primitives.rate import AsyncRate
 
-        return self._rate(AsyncRate, name, limit, per, weight, options)
+        return self._rate(AsyncRate, name, limit, per, options)
 
     def lock_all(self, names: Iterable[str], **options: Unpack[AsyncHoldOptions]) -> AsyncLockAll:
         """Several locks at once, all or nothing: as `Client.lock_all`."""
@@ -286,22 +280,15 @@ class Client(BaseClient):
         return self._semaphore(Lock, name, permits, weight, made)
 
     def rate(
-        self,
-        name: str,
-        limit: int,
-        per: float = 60.0,
-        *,
-        weight: int = 1,
-        **options: Unpack[RateOptions],
+        self, name: str, limit: int, per: float = 60.0, **options: Unpack[RateOptions]
     ) -> Rate:
         """At most `limit` permits in any `per` seconds, over all machines, by the engine's clock. Each
-        acquire takes `weight` permits, in order of arrival. Nobody releases them: they expire.
-
+        acquire takes `weight` permits (1), in order of arrival. Nobody releases them: they expire.
         `ttl` is how long a waiter that died keeps its place. `timeout` is how many seconds `acquire` waits,
         unless it is given another one. `label` and `purpose` are as for `lock`."""
         from fencelock.primitives.rate import Rate
 
-        return self._rate(Rate, name, limit, per, weight, options)
+        return self._rate(Rate, name, limit, per, options)
 
     def lock_all(self, names: Iterable[str], **options: Unpack[HoldOptions]) -> LockAll:
         """Several locks at once, all or nothing. All callers take them in the same order. `timeout` is for

@@ -163,11 +163,10 @@ class BaseClient:
         _check_numbers("permits", permits, weight)
         return kind(self._contexts, check_name(name), options, Share.of(permits, weight))
 
-    def _rate(
-        self, kind: type[R], name: str, limit: int, per: float, weight: int, given: RateOptions
-    ) -> R:
+    def _rate(self, kind: type[R], name: str, limit: int, per: float, given: RateOptions) -> R:
         if not self.traits.supports_rates:
             raise Unsupported(NO_RATES)
+        weight = given.get("weight", 1)
         _check_numbers("limit", limit, weight)
         share = Share.rate(limit, check_per(per), weight)
         options = self._options(RateOptions, given)

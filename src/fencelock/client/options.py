@@ -62,6 +62,8 @@ class HoldOptions(CommonOptions, total=False):
 class RateOptions(TypedDict, total=False):
     """Options of `rate`."""
 
+    weight: int
+    """How many permits each acquire takes: 1 if not given."""
     ttl: float | None
     """Seconds after which a waiter that died loses its place. None: the client's ttl."""
     timeout: float | None

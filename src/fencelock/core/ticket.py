@@ -7,14 +7,14 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-_RATE = "rate "
+RATE = "rate "
 """What the group of a rate begins with. Behind it stand the microseconds that a ticket lasts."""
 
 
 @lru_cache(256)
 def _lasting(group: str) -> float:
     """The seconds in the group of a rate. 0 for any other group."""
-    digits = group.removeprefix(_RATE)
+    digits = group.removeprefix(RATE)
     if digits == group or not (digits.isascii() and digits.isdecimal() and len(digits) <= 13):
         return 0.0
     return int(digits) / 1e6
@@ -61,7 +61,7 @@ class Share(NamedTuple):
 
         Rates with another limit are the same group: each ticket counts all permits, and keeps its own limit.
         """
-        return cls(f"{_RATE}{round(per * 1e6)}", weight, limit)
+        return cls(f"{RATE}{round(per * 1e6)}", weight, limit)
 
 
 ALONE = Share()

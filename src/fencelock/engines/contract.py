@@ -158,7 +158,8 @@ class Engine(ABC):
         so long a ttl, it raises `Unsupported` with the longest possible ttl, and the ticket does not join.
 
         If the ticket is in the queue already, the given owner replaces its owner. Its share does not change,
-        with one exception: a ticket that holds alone may join a group, though not a rate. That is how a writer turns reader.
+        with one exception: a ticket that holds alone may join a group, though not a rate. That is how a
+        writer turns reader.
         """
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:

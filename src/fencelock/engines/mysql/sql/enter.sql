@@ -25,8 +25,8 @@ BEGIN
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET missing = TRUE;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
-    IF its_team REGEXP '^rate [0-9]{1,13}$' AND SUBSTRING(its_team, 6) > 0 THEN
-        SET lives_us = SUBSTRING(its_team, 6);
+    IF its_team LIKE 'rate %' THEN
+        SET lives_us = CAST(SUBSTRING(its_team, 6) AS UNSIGNED);
     END IF;
     START TRANSACTION;
     SELECT newest, abandoned, queued, id, fence, expires, team, used

@@ -83,7 +83,7 @@ BEGIN
             SET changed = TRUE;
             ITERATE admit;
         END IF;
-        SET lasts = IF(first_team REGEXP '^rate [0-9]{1,13}$', SUBSTRING(first_team, 6), 0);
+        SET lasts = IF(first_team LIKE 'rate %', CAST(SUBSTRING(first_team, 6) AS UNSIGNED), 0);
         IF holder_id = ''
            AND (first_team = '' OR first_team <> holder_team OR in_use + its_weight > its_permits) THEN
             IF changed AND lasts AND first_id <> asking THEN

@@ -44,18 +44,6 @@ class _Entry:
     def held_alone(self) -> bool:
         return self.admitted_at is not None and not self.ticket.share.group
 
-    def extend(self, until: float) -> None:
-        """Never take back promised time: this may be an old request with a shorter ttl. A permit of a rate
-        that was admitted ends when it ends."""
-        if self.admitted_at is None or not self.ticket.share.lasts:
-            self.expires = max(self.expires, until)
-
-    def admit(self, now: float) -> None:
-        """It holds from now on."""
-        self.admitted_at = now
-        if self.ticket.share.lasts:
-            self.expires = now + self.ticket.share.lasts
-
 
 class TicketQueue:
     """A leased, ordered queue of tickets for one name."""
@@ -86,7 +74,11 @@ class TicketQueue:
             # Only a ticket that holds alone may change its share: a writer turns reader. Any other
             # request with another share is an old one that arrived late.
             ticket = ticket._replace(share=entry.ticket.share)
-        entry.extend(now + ticket.ttl)
+        share = entry.ticket.share
+        if entry.admitted_at is None or not (share.group and share.lasts):
+            # Never take back promised time: this may be an old request with a shorter ttl. Only a permit of
+            # a rate ends when it ends.
+            entry.expires = max(entry.expires, now + ticket.ttl)
         entry.ticket = ticket
         self._admit(now, asking=ticket.id)
         return self._standing(entry, now)
@@ -182,15 +174,18 @@ class TicketQueue:
         holding = [entry.ticket.share for entry in self._holding()]
         for id, entry in self._entries.items():
             if entry.admitted_at is None:
-                if not fits(entry.ticket.share, holding):
+                share = entry.ticket.share
+                if not fits(share, holding):
                     # The tickets behind it may fit, but no ticket overtakes.
-                    if entry.ticket.share.lasts and id != self._watching:
+                    if share.lasts and id != self._watching:
                         self._watching = id
                         if id != asking:
                             self._told[id] = entry.ticket
                     return
-                entry.admit(now)
-                holding.append(entry.ticket.share)
+                entry.admitted_at = now
+                if share.group and share.lasts:
+                    entry.expires = now + share.lasts
+                holding.append(share)
                 self._told.pop(id, None)  # what it was told before is old news
                 if id != asking:
                     self._told[id] = entry.ticket

@@ -33,6 +33,8 @@ class Deed:
     returned the lease and before the program has stored it."""
     cancelled: bool = False
     """Whether a lost lease cancels the body, with an `AsyncClient`."""
+    holds: bool = True
+    """Whether it holds something while the body runs, which can be lost."""
     notes: bool = False
     """Whether an outcome must be stored before the release."""
 
@@ -162,6 +164,12 @@ async def write_then_read(client: Any, name: str, body: Body) -> None:
 async def semaphore(client: Any, name: str, body: Body) -> None:
     async with inside(client.semaphore(name, 3, weight=2)):
         await body()
+
+
+@deed(traits=("supports_rates",), holds=False)
+async def rate(client: Any, name: str, body: Body) -> None:
+    await done(client.rate(name, 1000, per=0.1).acquire())
+    await body()
 
 
 @deed()

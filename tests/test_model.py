@@ -28,7 +28,12 @@ from fencelock.io.blocking import BlockingIO, run
 from tests.effort import effort
 
 CONTENDERS = st.integers(0, 4)
-SHARES = st.sampled_from([ALONE, ALONE, READING, READING, Share.of(3), Share.of(3, 2), Share.of(2)])
+SHARES = st.sampled_from(
+    [
+        *(ALONE, ALONE, READING, READING, Share.of(3), Share.of(3, 2), Share.of(2)),
+        *(Share.rate(3, 900.0), Share.rate(3, 900.0, 2), Share.rate(2, 900.0)),
+    ]
+)
 LIMIT = 2.0
 
 
@@ -53,6 +58,8 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def enter(self, contender: int, if_free: bool, share: Share) -> None:
         if not self.engine.traits.supports_sharing:
             share = ALONE
+        if share.lasts and not self.engine.traits.supports_rates:
+            share = Share.of(share.permits, share.weight)
         ticket = self.ticket(contender, share)
         ours = run(self.engine.enter(ticket, if_free=if_free, timeout=LIMIT))
         self.engine.unpark(ticket)

@@ -28,6 +28,7 @@ from fencelock.primitives.rwlock import ReadWriteLock
 
 if TYPE_CHECKING:
     from fencelock.primitives.election import AsyncElection, Election, Leader
+    from fencelock.primitives.rate import AsyncRate, Rate, Turn
     from fencelock.primitives.several import AsyncLeases, AsyncLockAll, Leases, LockAll
     from fencelock.primitives.term import AsyncTerm, Term
     from fencelock.primitives.transaction import AsyncTransaction, Transaction
@@ -35,6 +36,7 @@ else:
     # For annotations and isinstance(). A client imports these when it makes the first one.
     _LATER = {
         **dict.fromkeys(("AsyncElection", "Election", "Leader"), "election"),
+        **dict.fromkeys(("AsyncRate", "Rate", "Turn"), "rate"),
         **dict.fromkeys(("AsyncTerm", "Term"), "term"),
         **dict.fromkeys(("AsyncLeases", "AsyncLockAll", "Leases", "LockAll"), "several"),
         **dict.fromkeys(("AsyncTransaction", "Transaction"), "transaction"),
@@ -56,6 +58,7 @@ __all__ = [
     "AsyncLeases",
     "AsyncLock",
     "AsyncLockAll",
+    "AsyncRate",
     "AsyncTerm",
     "AsyncTransaction",
     "Client",
@@ -76,11 +79,13 @@ __all__ = [
     "Owner",
     "QuorumLost",
     "RanBefore",
+    "Rate",
     "ReadWriteLock",
     "StaleFence",
     "Term",
     "Traits",
     "Transaction",
+    "Turn",
     "UnsafeEngine",
     "Unsupported",
     "Waiter",

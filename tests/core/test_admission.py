@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencelock.core.admission import fits
+from fencelock.core.admission import fits, room_at
 from fencelock.core.ticket import ALONE, READING, Share
 
 SHARES = st.sampled_from([ALONE, READING, Share.of(3), Share.of(3, 2), Share.of(2)])
@@ -34,6 +34,25 @@ SHARES = st.sampled_from([ALONE, READING, Share.of(3), Share.of(3, 2), Share.of(
 )
 def test_which_tickets_fit_together(mine: Share, holding: list[Share], expected: bool) -> None:
     assert fits(mine, holding) is expected
+
+
+@pytest.mark.parametrize(
+    ("mine", "expected"),
+    [
+        (Share.rate(5, 60.0), 10.0),
+        (Share.rate(5, 60.0, 2), 20.0),
+        (Share.rate(5, 60.0, 5), 30.0),
+        (Share.rate(3, 60.0), 20.0),
+        (Share.rate(9, 60.0), 10.0),
+        (Share.rate(5, 61.0), 10.0),
+    ],
+    ids=["one", "two", "all", "a lower limit", "others wait ahead", "another group"],
+)
+def test_when_a_rate_has_room(mine: Share, expected: float) -> None:
+    holding = [
+        (Share.rate(5, 60.0, weight), at) for weight, at in ((1, 10.0), (2, 20.0), (2, 30.0))
+    ]
+    assert room_at(mine, holding) == expected
 
 
 @given(st.lists(SHARES, max_size=8), SHARES)

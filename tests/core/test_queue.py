@@ -260,6 +260,44 @@ def test_a_ticket_that_shares_neither_sets_nor_clears_abandoned(queue: TicketQue
     assert queue.enter(ticket("c"), 7.0).abandoned, "and no reader has repaired it"
 
 
+RATE = Share.rate(2, 3.0)
+
+
+def test_a_permit_of_a_rate_lasts_from_its_admission(queue: TicketQueue) -> None:
+    for id in "abcd":
+        queue.enter(ticket(id, share=RATE), 1.0)
+    assert queue.renew(ticket("a", ttl=99.0, share=RATE), 3.0).place is Place.ADMITTED
+    assert queue.renew(ticket("c", share=RATE), 3.9).recheck == pytest.approx(0.1)
+    refused = queue.enter(ticket("e", share=RATE), 3.9, if_free=True)
+    assert refused.place is Place.REFUSED
+    assert refused.recheck == pytest.approx(0.1)
+    assert queue.enter(ticket("c", share=RATE), 4.0).place is Place.ADMITTED
+    assert ids(queue.told()) == ["d"]
+    assert [one.expires_in for one in queue.inspect(4.0, 0).holders] == [3.0, 3.0]
+    assert queue.renew(ticket("a", share=RATE), 4.0).place is Place.GONE
+
+
+def test_the_next_waiter_of_a_rate_is_told_that_it_is_the_first(queue: TicketQueue) -> None:
+    alone = Share.rate(1, 3.0)
+    for id in "abc":
+        queue.enter(ticket(id, ttl=99.0, share=alone), 1.0)
+    assert queue.enter(ticket("b", ttl=99.0, share=alone), 4.0).place is Place.ADMITTED
+    assert ids(queue.told()) == ["c"]
+    assert queue.standing("c", 4.0) == Standing(Place.WAITING, queue.fence, recheck=3.0)
+    assert queue.leave(ticket("b"), 5.0), "its caller was cancelled at the last moment"
+    assert ids(queue.told()) == ["c"]
+
+
+@pytest.mark.parametrize(
+    "group", ["rate ", "rate x", "rate 0", "rate -1", "rate 1e9", "rate \u0663"]
+)
+def test_what_is_no_rate(group: str) -> None:
+    assert Share(group).lasts == 0.0
+    assert Share(group).kind == "semaphore"
+    assert Share.rate(1, 0.25).lasts == 0.25
+    assert Share.rate(1, 0.25).kind == "rate"
+
+
 def test_a_fence_is_lifted_above_what_somebody_has_seen(queue: TicketQueue) -> None:
     seen = 10**15
     first = queue.enter(ticket("a")._replace(floor=seen), 1.0)

@@ -127,6 +127,7 @@ async def test_every_primitive_is_in_the_callers_span(url: str, spans: Spans, fa
         assert {parent(span) for span in made} == {caller}, word
     assert {span.attributes["lock.kind"] for span in spans.all(HOLD) if span.attributes} == {
         "lock",
+        "rate",
         "read",
         "semaphore",
     }

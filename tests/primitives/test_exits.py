@@ -83,7 +83,9 @@ class TestTheBodyEnds:
                     scene.witness.break_lock(name)
 
             error = await scene.act(deed, happen, boom)
-            if boom is None or deed.explicit:
+            if not deed.holds:
+                assert error is boom
+            elif boom is None or deed.explicit:
                 assert isinstance(error, fencelock.LeaseLost), "a loss is told"
             else:
                 assert error is boom, "the body's own error is not hidden"
@@ -99,7 +101,9 @@ class TestTheBodyEnds:
                 await done(scene.client.close())
 
             error = await scene.act(deed, happen, boom)
-            if boom is None or deed.explicit or (deed.cancelled and face == "async"):
+            if not deed.holds:
+                assert error is boom
+            elif boom is None or deed.explicit or (deed.cancelled and face == "async"):
                 assert isinstance(error, fencelock.FencelockError), "a loss is told"
                 assert "closed" in str(error)
             else:

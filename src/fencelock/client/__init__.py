@@ -15,6 +15,7 @@ from fencelock.client.options import (
     OnceOptions,
     Options,
     PolicyName,
+    RateOptions,
 )
 from fencelock.core.durations import check_positive
 from fencelock.core.function_kind import is_async
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from fencelock.primitives.election import AsyncElection, Election
     from fencelock.primitives.locked import AsyncDecorator, Decorator
     from fencelock.primitives.once import AsyncSchedule, Schedule, TakesLease
+    from fencelock.primitives.rate import AsyncRate, Rate
     from fencelock.primitives.several import AsyncLockAll, LockAll
     from fencelock.primitives.transaction import AsyncTransaction, Transaction
 
@@ -45,6 +47,7 @@ __all__ = [
     "HoldOptions",
     "OnceOptions",
     "Options",
+    "RateOptions",
     "default_url",
 ]
 
@@ -83,6 +86,14 @@ class AsyncClient(BaseClient):
         """A lock that several callers hold together: as `Client.semaphore`."""
         made = self._options(AsyncHoldOptions, options)
         return self._semaphore(AsyncLock, name, permits, weight, made)
+
+    def rate(
+        self, name: str, limit: int, per: float = 60.0, **options: Unpack[RateOptions]
+    ) -> AsyncRate:
+        """At most so many per time, over all machines: as `Client.rate`."""
+        from fencelock.primitives.rate import AsyncRate
+
+        return self._rate(AsyncRate, name, limit, per, options)
 
     def lock_all(self, names: Iterable[str], **options: Unpack[AsyncHoldOptions]) -> AsyncLockAll:
         """Several locks at once, all or nothing: as `Client.lock_all`."""
@@ -267,6 +278,17 @@ class Client(BaseClient):
         for `lock`."""
         made = self._options(HoldOptions, options)
         return self._semaphore(Lock, name, permits, weight, made)
+
+    def rate(
+        self, name: str, limit: int, per: float = 60.0, **options: Unpack[RateOptions]
+    ) -> Rate:
+        """At most `limit` permits in any `per` seconds, over all machines, by the engine's clock. Each
+        acquire takes `weight` permits (1), in order of arrival. Nobody releases them: they expire.
+        `ttl` is how long a waiter that died keeps its place. `timeout` is how many seconds `acquire` waits,
+        unless it is given another one. `label` and `purpose` are as for `lock`."""
+        from fencelock.primitives.rate import Rate
+
+        return self._rate(Rate, name, limit, per, options)
 
     def lock_all(self, names: Iterable[str], **options: Unpack[HoldOptions]) -> LockAll:
         """Several locks at once, all or nothing. All callers take them in the same order. `timeout` is for

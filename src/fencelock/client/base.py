@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fencelock.client.options import KnowsOptions
-from fencelock.core.durations import check_positive
+from fencelock.client.options import KnowsOptions, RateOptions
+from fencelock.core.durations import check_per, check_positive
 from fencelock.core.errors import FencelockError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, Owner, Share
-from fencelock.engines.contract import NO_SHARING, UNSAFE, Engine, Guarantee, Traits
+from fencelock.engines.contract import NO_RATES, NO_SHARING, UNSAFE, Engine, Guarantee, Traits
 from fencelock.engines.registry import opener_of
 from fencelock.io.contract import IO
 from fencelock.observe.audience import Audience
@@ -28,8 +28,10 @@ from fencelock.primitives.rwlock import ReadWriteLock
 
 if TYPE_CHECKING:
     from fencelock.engines.routing import Routes
+    from fencelock.primitives.rate import BaseRate
 
 K = TypeVar("K", bound=BaseLock[Any])
+R = TypeVar("R", bound="BaseRate")
 
 
 def default_url() -> str:
@@ -158,12 +160,17 @@ class BaseClient:
         self, kind: type[K], name: str, permits: int, weight: int, options: LockOptions
     ) -> K:
         self._require_sharing()
-        for what, number in (("permits", permits), ("weight", weight)):
-            if type(number) is not int or not 0 < number < 2**31:
-                raise ValueError(f"{what} must be a whole number, one or more, not {number!r}")
-        if weight > permits:
-            raise ValueError(f"weight is {weight}, but there are only {permits} permits")
+        _check_numbers("permits", permits, weight)
         return kind(self._contexts, check_name(name), options, Share.of(permits, weight))
+
+    def _rate(self, kind: type[R], name: str, limit: int, per: float, given: RateOptions) -> R:
+        if not self.traits.supports_rates:
+            raise Unsupported(NO_RATES)
+        weight = given.get("weight", 1)
+        _check_numbers("limit", limit, weight)
+        share = Share.rate(limit, check_per(per), weight)
+        options = self._options(RateOptions, given)
+        return kind(self._contexts, check_name(name), share, options)
 
     def _each(self, kind: type[K], names: Iterable[str], options: LockOptions) -> list[K]:
         if isinstance(names, str):
@@ -187,6 +194,14 @@ class BaseClient:
     def _require_sharing(self) -> None:
         if not self.traits.supports_sharing:
             raise Unsupported(NO_SHARING)
+
+
+def _check_numbers(what: str, permits: int, weight: int) -> None:
+    for what_is, number in ((what, permits), ("weight", weight)):
+        if type(number) is not int or not 0 < number < 2**31:
+            raise ValueError(f"{what_is} must be a whole number, one or more, not {number!r}")
+    if weight > permits:
+        raise ValueError(f"weight is {weight}, but there are only {permits} permits")
 
 
 def _end_program(*_: object) -> None:

@@ -59,6 +59,21 @@ class HoldOptions(CommonOptions, total=False):
     """Is called with the lease when that is lost."""
 
 
+class RateOptions(TypedDict, total=False):
+    """Options of `rate`."""
+
+    weight: int
+    """How many permits each acquire takes: 1 if not given."""
+    ttl: float | None
+    """Seconds after which a waiter that died loses its place. None: the client's ttl."""
+    timeout: float | None
+    """Seconds to wait. None waits for ever, 0 does not wait."""
+    label: str | None
+    """Says in listings and messages who took a permit or waits. None: the client's label."""
+    purpose: Guarantee | None
+    """With "correctness" an engine that can't promise that is refused. None: the client's purpose."""
+
+
 class Options(HoldOptions, total=False):
     """Options of `Client.lock`, `rwlock` and `locked`."""
 

@@ -49,6 +49,17 @@ def check_positive(what: str, seconds: float) -> float:
     return seconds
 
 
+def check_per(per: float) -> float:
+    """Return the span of a rate as a float, or raise an error that says what it must be."""
+    per = _number("per", per)
+    if not MIN_TTL <= per <= MAX_TTL:
+        raise ValueError(
+            f"per must be between {MIN_TTL} and {MAX_TTL:.0f} seconds, not {per}: "
+            "it is the time in which so many permits are given, e.g. rate(name, 100, per=60)"
+        )
+    return per
+
+
 def check_keep(what: str, keep: float) -> float:
     """Return how long to keep a note as a float, or raise an error that says what it must be."""
     keep = _number(what, keep)

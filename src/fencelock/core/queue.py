@@ -5,17 +5,28 @@ tests compare every other engine with it.
 
 A ticket's life: `enter` puts it at the end of the queue. It waits until all tickets ahead of it are
 admitted or gone and it fits beside the holders; then it is admitted. It ends when it leaves, when it is
-evicted, or when its ttl has passed since the engine last heard of it.
+evicted, or when its ttl has passed since the engine last heard of it. The ticket of a rate ends at a fixed
+time after its admission.
 
 The methods take the current time as `now`, in seconds. They never read a clock.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from fencelock.core.admission import fits
-from fencelock.core.ticket import Departure, Holder, Inspection, Place, Standing, Ticket, Waiter
+from fencelock.core.admission import fits, room_at
+from fencelock.core.ticket import (
+    Departure,
+    Holder,
+    Inspection,
+    Place,
+    Share,
+    Standing,
+    Ticket,
+    Waiter,
+)
 
 
 @dataclass(slots=True)
@@ -42,7 +53,8 @@ class TicketQueue:
         self.fence = 0
         self.abandoned = False
         self._entries: dict[str, _Entry] = {}  # by id, in order of arrival, which is order of fence
-        self._told: list[Ticket] = []
+        self._told: dict[str, Ticket] = {}
+        self._watching = ""  # the id of the first waiter of a rate, which knows when to look
         self._note = "", 0.0
 
     def enter(self, ticket: Ticket, now: float, *, if_free: bool = False) -> Standing:
@@ -54,7 +66,7 @@ class TicketQueue:
         entry = self._entries.get(ticket.id)
         if entry is None:
             if if_free and not self._free_for(ticket):
-                return Standing(Place.REFUSED)
+                return Standing(Place.REFUSED, recheck=self._room(ticket.share, now))
             # The clock keeps fences growing when a restart has wiped the last fence from memory.
             self.fence = max(self.fence + 1, int(now * 1e6), ticket.floor + 1)
             entry = self._entries[ticket.id] = _Entry(ticket, self.fence, now, now + ticket.ttl)
@@ -62,9 +74,12 @@ class TicketQueue:
             # Only a ticket that holds alone may change its share: a writer turns reader. Any other
             # request with another share is an old one that arrived late.
             ticket = ticket._replace(share=entry.ticket.share)
+        share = entry.ticket.share
+        if entry.admitted_at is None or not (share.group and share.lasts):
+            # Never take back promised time: this may be an old request with a shorter ttl. Only a permit of
+            # a rate ends when it ends.
+            entry.expires = max(entry.expires, now + ticket.ttl)
         entry.ticket = ticket
-        # Never take back promised time: this may be an old request with a shorter ttl.
-        entry.expires = max(entry.expires, now + ticket.ttl)
         self._admit(now, asking=ticket.id)
         return self._standing(entry, now)
 
@@ -121,9 +136,11 @@ class TicketQueue:
         return text if now < until else None
 
     def told(self) -> list[Ticket]:
-        """The tickets that requests of other tickets have admitted since the last call. Wake these."""
-        told, self._told = self._told, []
-        return told
+        """The tickets that requests of other tickets have admitted since the last call. Wake these. Of a
+        rate also the first waiter, if it was not the first before: no release will admit it, so it must
+        know when to look."""
+        told, self._told = self._told, {}
+        return list(told.values())
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -157,12 +174,21 @@ class TicketQueue:
         holding = [entry.ticket.share for entry in self._holding()]
         for id, entry in self._entries.items():
             if entry.admitted_at is None:
-                if not fits(entry.ticket.share, holding):
-                    return  # the tickets behind it may fit, but no ticket overtakes
+                share = entry.ticket.share
+                if not fits(share, holding):
+                    # The tickets behind it may fit, but no ticket overtakes.
+                    if share.lasts and id != self._watching:
+                        self._watching = id
+                        if id != asking:
+                            self._told[id] = entry.ticket
+                    return
                 entry.admitted_at = now
-                holding.append(entry.ticket.share)
+                if share.group and share.lasts:
+                    entry.expires = now + share.lasts
+                holding.append(share)
+                self._told.pop(id, None)  # what it was told before is old news
                 if id != asking:
-                    self._told.append(entry.ticket)
+                    self._told[id] = entry.ticket
 
     def _standing(self, entry: _Entry, now: float) -> Standing:
         if entry.admitted_at is not None:
@@ -170,6 +196,15 @@ class TicketQueue:
         ahead = [other for other in self._entries.values() if other.fence < entry.fence]
         # A waiter directly ahead watches the tickets ahead of it, so this ticket watches only that
         # waiter. Directly behind the holders, the end of any of them may make room.
+        if ahead[-1].admitted_at is not None and entry.ticket.share.lasts:
+            return Standing(Place.WAITING, entry.fence, recheck=self._room(entry.ticket.share, now))
         watched = ahead[-1:] if ahead[-1].admitted_at is None else ahead
         first = min(other.expires for other in watched)
         return Standing(Place.WAITING, entry.fence, recheck=max(0.0, first - now))
+
+    def _room(self, share: Share, now: float) -> float:
+        """Seconds until a ticket of a rate may fit beside the holders. Infinite for other tickets."""
+        if not share.lasts:
+            return math.inf
+        holding = [(entry.ticket.share, entry.expires) for entry in self._holding()]
+        return max(0.0, room_at(share, sorted(holding, key=lambda one: one[1])) - now)

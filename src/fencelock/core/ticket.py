@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
+
+RATE = "rate "
+"""What the group of a rate begins with. Behind it stand the microseconds that a ticket lasts."""
+
+
+@lru_cache(256)
+def _lasting(group: str) -> float:
+    """The seconds in the group of a rate. 0 for any other group."""
+    digits = group.removeprefix(RATE)
+    if digits == group or not (digits.isascii() and digits.isdecimal() and len(digits) <= 13):
+        return 0.0
+    return int(digits) / 1e6
 
 
 class Share(NamedTuple):
@@ -21,15 +34,34 @@ class Share(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What a ticket with this share is, for people: "lock", "read" or "semaphore"."""
+        """What a ticket with this share is, for people: "lock", "read", "semaphore" or "rate"."""
         if not self.group:
             return "lock"
-        return "read" if self.group == "read" else "semaphore"
+        if self.group == "read":
+            return "read"
+        return "rate" if self.lasts else "semaphore"
+
+    @property
+    def lasts(self) -> float:
+        """Seconds that the ticket of a rate lives, from its admission: no renewal changes that.
+
+        0 for all other tickets, which live as long as they are renewed. While a ticket of a rate waits, it
+        is renewed as any other.
+        """
+        return _lasting(self.group)
 
     @classmethod
     def of(cls, permits: int, weight: int = 1) -> Share:
         """The share of a semaphore's ticket. Another number of permits makes another group."""
         return cls(f"{permits} permits", weight, permits)
+
+    @classmethod
+    def rate(cls, limit: int, per: float, weight: int = 1) -> Share:
+        """The share of a rate's ticket: a permit that nobody releases, and that ends `per` seconds later.
+
+        Rates with another limit are the same group: each ticket counts all permits, and keeps its own limit.
+        """
+        return cls(f"{RATE}{round(per * 1e6)}", weight, limit)
 
 
 ALONE = Share()
@@ -124,7 +156,7 @@ class Standing(NamedTuple):
     """The last ticket that held alone was not released. Its work may be half done."""
     recheck: float = math.inf
     """Seconds until a ticket ahead expires unless it is renewed. A waiter that has heard nothing until
-    then asks the engine again."""
+    then asks the engine again. A REFUSED ticket of a rate learns when enough permits will have expired."""
 
 
 class Holder(NamedTuple):

@@ -11,7 +11,9 @@ Rules for every operation:
   `outcome` is "not applied" only if the engine can't have acted. A request that may have been applied is
   never sent again without the caller.
 - **The engine's time.** A ticket expires `ttl` seconds after the engine last heard of it, and never sooner
-  than promised before: a late request with a shorter ttl takes no time away.
+  than promised before: a late request with a shorter ttl takes no time away. The ticket of a rate has its ttl
+  only while it waits. It expires `share.lasts` seconds after its admission, whichever request admitted it,
+  and no request changes that any more.
 - **Cancellation at any await.** The operation leaves no connection and no task behind. The caller then
   sends `leave`.
 """
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
 NO_SHARING = (
     "this engine has the mutex only. Read-write locks and semaphores need an engine with a queue: "
     "sqlite://, redis://, etcd://, zookeeper://, postgresql:// or mysql://"
+)
+
+NO_RATES = (
+    "this engine can't limit a rate: it has no clock of its own by which permits expire, or no tickets that "
+    "share a name. Use memory://, sqlite://, redis://, postgresql:// or mysql://, or a lock service in front "
+    "of one of them"
 )
 
 UNSAFE = (
@@ -67,6 +75,9 @@ class Traits(NamedTuple):
     """Whether a release wakes the next waiter. If not, waiters ask again and again."""
     supports_sharing: bool = False
     """Whether tickets of one group can hold together, as for readers and semaphores."""
+    supports_rates: bool = False
+    """Whether tickets of a rate expire exactly `Share.lasts` seconds after their admission, by a clock of the
+    engine's own."""
     supports_notes: bool = False
     """Whether the engine can store a note for a name. The note outlives the holder."""
     accepts_floor: bool = True
@@ -147,7 +158,8 @@ class Engine(ABC):
         so long a ttl, it raises `Unsupported` with the longest possible ttl, and the ticket does not join.
 
         If the ticket is in the queue already, the given owner replaces its owner. Its share does not change,
-        with one exception: a ticket that holds alone may join a group. That is how a writer turns reader.
+        with one exception: a ticket that holds alone may join a group, though not a rate. That is how a
+        writer turns reader.
         """
 
     async def enter_free(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing]:

@@ -61,6 +61,7 @@ class MemoryEngine(Engine):
         fencing="a counter and the process's clock; nothing outlives the process",
         clock="the process's own",
         supports_sharing=True,
+        supports_rates=True,
         supports_notes=True,
         cross_process=False,
         portable=True,

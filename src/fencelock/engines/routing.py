@@ -179,6 +179,7 @@ def _common_traits(engines: list[Engine]) -> Traits:
         fifo=all(each.fifo for each in traits),
         push=all(each.push for each in traits),
         supports_sharing=all(each.supports_sharing for each in traits),
+        supports_rates=all(each.supports_rates for each in traits),
         supports_notes=all(each.supports_notes for each in traits),
         accepts_floor=all(each.accepts_floor for each in traits),
         cross_process=all(each.cross_process for each in traits),

@@ -38,7 +38,7 @@ class TicketEvent(Event):
     engine: str
     """The kind of engine, such as "redis"."""
     kind: str
-    """How the ticket wants to hold the name: "lock", "read" or "semaphore"."""
+    """How the ticket wants to hold the name: "lock", "read", "semaphore" or "rate"."""
     owner: Owner
     ticket: int
     """A number that connects the events about one ticket. It counts in this process only."""

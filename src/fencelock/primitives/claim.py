@@ -72,6 +72,7 @@ class Claim:
         "deadline",
         "depth",
         "fence",
+        "fleeting",
         "flexible",
         "internal",
         "lost_event",
@@ -100,6 +101,9 @@ class Claim:
         """The thread or task that asked for it."""
         self.flexible = flexible
         """Whether the caller did not ask for this ttl, so that a shorter one will do."""
+        self.fleeting = False
+        """Whether it is over for this client once it is admitted: the permit of a rate, which nobody renews
+        or releases. What the engine says of it later is no news."""
         self.internal = internal
         """Whether it is no lock of the user's own: nobody is told of it, and its loss is no accident."""
         self.sighting: Sighting | None = None
@@ -166,8 +170,9 @@ class Claim:
             self.deadline = deadline(sent, self.ticket.ttl)
             self.recheck_at = sent + standing.recheck
             self.suspended = False
-        elif not held:
+        elif not held and not (self.fleeting and self.state is GRANTED):
             self.state = OUTSIDE
+            self.recheck_at = now + standing.recheck
         return None
 
     def woken(self, standing: Standing | None, now: float) -> bool:
@@ -181,7 +186,7 @@ class Claim:
 
     def doubted(self) -> None:
         """What is known of the ticket may be out of date: ask the engine before the next sleep."""
-        if self.state is QUEUED or self.state is GRANTED:
+        if self.state is QUEUED or (self.state is GRANTED and not self.fleeting):
             self.state = OUTSIDE
 
     def unrenewed(self) -> None:

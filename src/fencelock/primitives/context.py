@@ -139,6 +139,13 @@ class Context:
                 if due < keeper.sleeping_until or claim.deadline < keeper.busy_until:
                     keeper.wake(claim, due)
 
+    def pass_on(self, claim: Claim) -> None:
+        """The caller has the permit of a rate. It is over for this client: the engine counts its time."""
+        if self.foreign:
+            self.verify()
+        self.forget(claim)
+        claim.ended(RELEASED)
+
     def keep(self, claim: Claim) -> None:
         """Renew a ticket that waits from now on, unless it has ended already."""
         self.verify()

@@ -49,7 +49,7 @@ async def obtain(claim: Claim, timeout: float, attend: Attend | None = None) -> 
             if claim.sighting is not None:
                 claim.sighting.not_granted(claim, timeout)
             return False
-        if place is not ADMITTED or claim.answered_at >= claim.deadline:
+        if place is not ADMITTED or (claim.answered_at >= claim.deadline and not claim.fleeting):
             if not await _wait(claim, limit, attend):
                 await withdraw(claim, MIN_TIMEOUT)
                 if claim.sighting is not None:
@@ -62,9 +62,14 @@ async def obtain(claim: Claim, timeout: float, attend: Attend | None = None) -> 
             if claim.unanswered:
                 context.engine.unpark(claim.ticket)
             now = claim.answered_at
-        context.hold(claim, now)
+        if claim.fleeting:
+            context.pass_on(claim)
+        else:
+            context.hold(claim, now)
         if claim.sighting is not None:
             claim.sighting.granted(claim, now)
+            if claim.fleeting:
+                claim.sighting.ended(claim)
     except (
         BaseException
     ) as error:  # also a cancellation or an interruption: the ticket may have arrived
@@ -216,7 +221,7 @@ async def _wait(claim: Claim, limit: float, attend: Attend | None) -> bool:
             backoff = backoff or Backoff(0.01, 0.25, io.random)
             await io.event().wait(min(backoff.next(), max(0.0, limit - io.now())))
             claim.doubted()
-        if claim.state is GRANTED and io.now() < claim.deadline:
+        if claim.state is GRANTED and (claim.fleeting or io.now() < claim.deadline):
             return True
     return False
 

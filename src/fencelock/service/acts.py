@@ -6,8 +6,8 @@ import asyncio
 from typing import NamedTuple
 
 from fencelock.core.errors import UnsafeEngine, Unsupported
-from fencelock.core.ticket import Owner, Place, Ticket
-from fencelock.engines.contract import NO_SHARING, UNSAFE
+from fencelock.core.ticket import RATE, Owner, Place, Ticket
+from fencelock.engines.contract import NO_RATES, NO_SHARING, UNSAFE
 from fencelock.engines.http.wire import (
     Answer,
     AnyAct,
@@ -133,6 +133,12 @@ class Acts:
         tickets = [self.ticket(each, principal) for each in act.tickets]
         if not self.engine.traits.supports_sharing and any(each.share.group for each in tickets):
             raise Unsupported(NO_SHARING)
+        if not self.engine.traits.supports_rates and any(each.share.lasts for each in tickets):
+            raise Unsupported(NO_RATES)
+        if any(each.share.group.startswith(RATE) and not each.share.lasts for each in tickets):
+            raise ValueError(
+                f"a group that begins with {RATE!r} goes on with a number of microseconds"
+            )
         if len(tickets) == 1:
             if tickets[0].id in self.waits:
                 await self.end_wait(tickets[0].id)

@@ -106,7 +106,9 @@ class Ledger:
         held = usage.leases.get(id)
         if place == ADMITTED:
             waited = bool(usage.waits) and self._wait_no_more(usage, id)
-            usage.leases[id] = ticket.name, standing.fence, now + ticket.ttl, principal
+            # The permit of a rate is not renewed: it counts until it ends.
+            lasts = 0.0 if ticket.share is None else ticket.share.unpack().lasts
+            usage.leases[id] = ticket.name, standing.fence, now + (lasts or ticket.ttl), principal
             # A renewal of an unknown lease means that another replica has granted it.
             if held is None and (entered or waited) and self.audit.enabled:
                 self.audit.note("granted", principal, ticket.name, standing.fence)

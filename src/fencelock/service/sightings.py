@@ -124,6 +124,7 @@ class WatchedEngine(ObservedEngine):
         seen = self._seen.get(ticket.id)
         if seen is not None and standing is not None and standing.place is ADMITTED:
             self._granted(seen, standing)
+            self._let_go(ticket, seen)
         return standing
 
     async def break_(self, name: str, by: Owner, fence: int, *, timeout: float) -> bool:
@@ -160,6 +161,12 @@ class WatchedEngine(ObservedEngine):
                 self._ended(self._seen.pop(next(iter(self._seen))), closed=True)
         if place is ADMITTED:
             self._granted(seen, standing)
+            self._let_go(ticket, seen)
+
+    def _let_go(self, ticket: Ticket, seen: _Seen) -> None:
+        """The permit of a rate is over for its client once it is granted: nobody renews or releases it."""
+        if ticket.share.lasts and self._seen.pop(ticket.id, None) is not None:
+            self._ended(seen)
 
     def _granted(self, seen: _Seen, standing: Standing) -> None:
         if seen.granted_at is None:

@@ -111,6 +111,37 @@ async def test_the_cost_does_not_grow_with_holders_and_waiters(
     assert figures[0] == figures[1]
 
 
+async def test_the_cost_of_a_permit_does_not_grow_with_the_permits_that_are_out(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    figures: list[list[Counter[str]]] = []
+    for limit in (5, 200):
+        share, figure = Share.rate(limit, 600.0), []
+        await joined(engine, limit - 1, share)
+        for if_free in (False, True, False):
+            with counting.commands(server) as seen:
+                await engine.enter(ticket(share), if_free=if_free, timeout=LIMIT)
+            figure.append(seen)
+        figures.append(figure)
+        server.execute("FLUSHALL")
+    assert figures[0] == figures[1]
+    assert figures[0][0] == dict.fromkeys(("evalsha", "time", "get", "zadd", "hset", "set"), 1)
+
+
+async def test_the_keys_of_a_rate_outlive_its_permits(
+    server: RedisServer, engine: RedisEngine
+) -> None:
+    days = 3 * 86_400.0
+    await joined(engine, 2, Share.rate(9, 60.0))
+    first = server.execute("PTTL", QUEUE)
+    await joined(engine, 2, Share.rate(9, 60.0))
+    assert int(server.execute("PTTL", QUEUE)) <= int(first), "they last for long enough"
+    server.execute("FLUSHALL")
+    await joined(engine, 3, Share.rate(9, days))
+    for key in (RECORD, QUEUE, TICKETS):
+        assert int(server.execute("PTTL", key)) > 1000 * days
+
+
 async def test_a_release_pushes_to_the_tickets_that_it_admits(
     server: RedisServer, engine: RedisEngine
 ) -> None:

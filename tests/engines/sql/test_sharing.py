@@ -36,6 +36,25 @@ async def test_waiters_cost_nothing(cell: Cell, tables: Tables) -> None:
     assert (await desk.renew(a, d)) == [Place.ADMITTED] * 2
 
 
+async def test_permits_cost_nothing(cell: Cell, tables: Tables) -> None:
+    """However many permits of a rate are out: one more is taken, and one of them has expired."""
+    asking = "v2_join('{}', '{}', 60000000, '', 'host 1 ', true, 1, 'rate 600000000', 1, 500)"
+    desk, costs = Desk(cell), []
+    for out in (4, 150):
+        name = f"{cell.name}:{out}"
+        tickets = [
+            desk.ticket("one", Share.rate(500, 600.0))._replace(name=name) for _ in range(out)
+        ]
+        for one in tickets:
+            await desk.enter(one)
+        free = tables.reads(asking.format(name, "free"))
+        tables.set("tickets", "expires = 1", f"id = '{tickets[0].id}'")
+        tables.set("names", "expires = 1", f"name = '{name}'")
+        costs.append((free, tables.reads(asking.format(name, "late"))))
+    few, many = costs
+    assert max(many) <= max(few) + 5, costs
+
+
 async def test_a_lost_wake_up_of_a_reader(cell: Cell, tables: Tables) -> None:
     desk = Desk(cell)
     writer = await desk.joined("writer")

@@ -66,6 +66,7 @@ class HttpEngine(Engine):
         fencing="known after the first contact with the service",
         clock="known after the first contact with the service",
         supports_sharing=True,
+        supports_rates=True,
         supports_notes=True,
         portable=True,
         provisional=True,

@@ -360,6 +360,7 @@ class WireTraits(Struct, frozen=True):
     max_overstay: float = 0.0
     condition: str = ""
     portable: bool = False
+    supports_rates: bool = False
 
     @classmethod
     def pack(cls, traits: Traits) -> WireTraits:

@@ -63,6 +63,7 @@ class RedisEngine(Engine):
         ),
         clock="the Redis server's wall clock",
         supports_sharing=True,
+        supports_rates=True,
         supports_notes=True,
         portable=True,
     )

@@ -28,6 +28,7 @@ def row_traits(product: str, copy: str, condition: str) -> Traits:
         ),
         clock=f"the {product} server's wall clock",
         supports_sharing=True,
+        supports_rates=True,
         supports_notes=True,
         portable=True,
         condition=condition,

@@ -117,15 +117,23 @@ class Admission:
 
         `asking` is the id of the ticket that gets an answer anyway. It needs no wake-up.
         """
+        changed = False
         while (row := self._execute(SQL["behind"], (name, last)).fetchone()) is not None:
             fence, id, expires, address, group, weight, permits = row
             share = ALONE if group is None else Share(group, weight, permits)
             if expires <= now:
                 self.remove_expired_waiter(name, fence, address)
+                changed = True
                 continue
             if holders is not None and not holders.admits(share):
+                if changed and share.lasts and id != asking:
+                    # No release will admit it: it must learn when to look.
+                    self.wake_ups.append(WakeUp(address, fence, False))
                 return holders._replace(followed=True)
-            self._execute(SQL["admit"], (name, fence, now))
+            changed = True
+            if share.lasts:
+                expires = now + int(share.lasts * 1e6)
+            self._execute(SQL["admit"], (name, fence, now, expires))
             if id != asking:
                 self.wake_ups.append(WakeUp(address, fence, True, abandoned))
             if not share.group:
@@ -159,6 +167,18 @@ class Admission:
         sending it removes the dead pipe."""
         self._execute(SQL["remove"], (name, fence))
         self.wake_ups.append(WakeUp(address, fence, False))
+
+    def room_at(self, name: str, share: Share, holders: Holders) -> int:
+        """When enough holders have expired for one more ticket of a rate."""
+        if holders.id or holders.share.group != share.group:
+            return holders.expires
+        used = holders.share.weight
+        most = max(used + share.weight - share.permits, 1)
+        for weight, expires in self._execute(SQL["soonest"], (name, holders.last, most)):
+            used -= weight
+            if used + share.weight <= share.permits:
+                return int(expires)
+        return holders.expires
 
     def _group(self, name: str) -> Holders | None:
         size, group, weight, expires, last = self._execute(SQL["group"], (name,)).fetchone()

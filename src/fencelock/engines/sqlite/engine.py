@@ -38,6 +38,7 @@ class SqliteEngine(Engine):
         ),
         clock="this machine's clock since boot; a reboot ends every ticket",
         supports_sharing=True,
+        supports_rates=True,
         supports_notes=True,
         portable=True,
         condition="all run on one machine, and nobody deletes or replaces the file, on a local disk",

@@ -86,15 +86,19 @@ class Operations(Admission):
                 if (wake := listen(ticket.id)) != address:
                     self._execute(SQL["redirect"], (ticket.name, fence, wake))
                 self._extend(ticket, fence, now)
-                return self._behind_others(ticket.name, fence, holders, now)
+                return self._behind_others(ticket, fence, holders, now)
             admitted = not holders.followed and holders.admits(ticket.share)
             if if_free and not admitted:
-                return _REFUSED
+                if not ticket.share.lasts:
+                    return _REFUSED
+                room = self.room_at(ticket.name, ticket.share, holders)
+                return Standing(REFUSED, recheck=(room - now) / 1e6)
         if not newest:
             ((newest, _),) = self._execute(SQL["file"])
         # The clock makes the fence greater than all earlier ones even in a new file.
         fence = max(newest + 1, time.time_ns() // 1000, ticket.floor + 1)
-        expires = now + int(ticket.ttl * 1e6)
+        lives = (admitted and ticket.share.lasts) or ticket.ttl
+        expires = now + int(lives * 1e6)
         identity = ticket.name, fence, ticket.id, pack_owner(ticket.owner), now
         place = (now, expires, None) if admitted else (None, expires, listen(ticket.id))
         self._execute(SQL["join"], identity + place)
@@ -104,7 +108,7 @@ class Operations(Admission):
             self.sweep(now)
         if holders is None or admitted:
             return Standing(ADMITTED, fence, abandoned)
-        return self._behind_others(ticket.name, fence, holders, now)
+        return self._behind_others(ticket, fence, holders, now)
 
     def enter_free(self, tickets: Sequence[Ticket], listen: Callable[[str], str]) -> list[Standing]:
         """Join several queues, up to the first that is not free."""
@@ -266,7 +270,7 @@ class Operations(Admission):
         if not fence:
             return _GONE
         self._extend(ticket, fence, now)
-        return self._behind_others(ticket.name, fence, holders, now)
+        return self._behind_others(ticket, fence, holders, now)
 
     def _group_of(self, name: str, now: int) -> _Group | None:
         """All holders of a shared name at once: to look for each of many by itself takes too long."""
@@ -303,12 +307,13 @@ class Operations(Admission):
         self.remove_waiter(ticket.name, fence, holders, now, abandoned=False)
         return 0, ""
 
-    def _behind_others(self, name: str, fence: int, holders: Holders, now: int) -> Standing:
+    def _behind_others(self, ticket: Ticket, fence: int, holders: Holders, now: int) -> Standing:
         """The standing of a waiter: when does the ticket ahead expire? The holders, at least, are alive."""
+        name, share = ticket.name, ticket.share
         while True:
             ahead, expires, address = self._execute(SQL["ahead"], (name, fence)).fetchone()
             if address is None:  # directly behind the holders: the end of any may make room
-                expires = holders.expires
+                expires = self.room_at(name, share, holders) if share.lasts else holders.expires
             if expires > now:
                 return Standing(WAITING, fence, False, (expires - now) / 1e6)
             self.remove_expired_waiter(name, ahead, address)

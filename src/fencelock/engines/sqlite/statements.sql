@@ -16,7 +16,7 @@ UPDATE queue SET id = NULL, expires = NULL WHERE name = ?1 AND fence = 0 AND id 
 
 -- renew_uncontended (name, id, owner, now, expires): renew the ticket in the name's own row, if it is
 -- alive; see `extend`
-UPDATE queue SET owner = ?3, heard = ?4, expires = max(expires, ?5)
+UPDATE queue SET owner = ?3, heard = ?4, expires = iif("group" GLOB 'rate *', expires, max(expires, ?5))
  WHERE name = ?1 AND fence = 0 AND id = ?2 AND expires > ?4
 RETURNING newest
 
@@ -70,14 +70,20 @@ VALUES (?1, 0, ?2, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
 UPDATE queue SET "group" = ?3, weight = ?4, permits = ?5 WHERE name = ?1 AND fence = ?2
 
 -- extend (name, fence, owner, now, expires): renew a ticket. It never expires sooner than promised
--- before, because this may be an old request with a shorter ttl
-UPDATE queue SET owner = ?3, heard = ?4, expires = max(expires, ?5) WHERE name = ?1 AND fence = ?2
+-- before, because this may be an old request with a shorter ttl. The permit of a rate ends when it ends
+UPDATE queue SET owner = ?3, heard = ?4,
+       expires = iif(admitted AND "group" GLOB 'rate *', expires, max(expires, ?5))
+ WHERE name = ?1 AND fence = ?2
 
 -- redirect (name, fence, wake): a waiting ticket listens at another address now
 UPDATE queue SET wake = ?3 WHERE name = ?1 AND fence = ?2
 
--- admit (name, fence, admitted): a waiting ticket holds from now on
-UPDATE queue SET admitted = ?3, wake = NULL WHERE name = ?1 AND fence = ?2
+-- admit (name, fence, admitted, expires): a waiting ticket holds from now on
+UPDATE queue SET admitted = ?3, expires = ?4, wake = NULL WHERE name = ?1 AND fence = ?2
+
+-- soonest (name, last, size): the first holders of a rate, which expire first
+SELECT weight, expires FROM queue
+ WHERE name = ?1 AND fence > 0 AND fence <= ?2 ORDER BY fence LIMIT ?3
 
 -- remove (name, fence): delete a ticket
 DELETE FROM queue WHERE name = ?1 AND fence = ?2

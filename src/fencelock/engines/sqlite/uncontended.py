@@ -28,6 +28,8 @@ pack_owner = lru_cache(maxsize=16)(Owner.pack)
 def take(execute: Execute, ticket: Ticket, now: int) -> Standing | None:
     """Hold a name that is free. Returns None if `Operations.enter` must look, or if the file is busy."""
     name, id, ttl, owner, (group, weight, permits), floor = ticket
+    if group:
+        ttl = ticket.share.lasts or ttl
     fence = time.time_ns() // 1000
     if fence <= floor:
         return None

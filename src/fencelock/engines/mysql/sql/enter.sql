@@ -16,7 +16,8 @@ CREATE PROCEDURE IF NOT EXISTS fencelock_v2_join(
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE moment, its_fence, its_newest, last_fence, holder_expires, in_use BIGINT;
+    DECLARE moment, its_fence, its_newest, last_fence, holder_expires, in_use, room BIGINT;
+    DECLARE lives_us BIGINT DEFAULT ttl_us;  -- once admitted
     DECLARE was_abandoned, is_queued, is_free, missing BOOLEAN DEFAULT FALSE;
     DECLARE holder_id, holder_team VARBINARY(64);
     DECLARE bells LONGBLOB DEFAULT '';
@@ -24,6 +25,9 @@ BEGIN
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET missing = TRUE;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 
+    IF its_team LIKE 'rate %' THEN
+        SET lives_us = CAST(SUBSTRING(its_team, 6) AS UNSIGNED);
+    END IF;
     START TRANSACTION;
     SELECT newest, abandoned, queued, id, fence, expires, team, used
       INTO its_newest, was_abandoned, is_queued, holder_id, last_fence, holder_expires, holder_team,
@@ -83,11 +87,11 @@ BEGIN
              WHERE name = its_name;
         ELSEIF is_free OR NOT if_free THEN
             INSERT INTO fencelock_tickets
-            VALUES (its_name, its_fence, its_id, its_owner, moment, moment + ttl_us, its_channel,
-                    IF(is_free, moment, NULL), its_team, its_weight, its_permits);
+            VALUES (its_name, its_fence, its_id, its_owner, moment, moment + IF(is_free, lives_us, ttl_us),
+                    its_channel, IF(is_free, moment, NULL), its_team, its_weight, its_permits);
         END IF;
         IF is_free AND its_team <> '' THEN
-            CALL fencelock_v2_beside(its_name, its_fence, moment + ttl_us, its_team, its_weight);
+            CALL fencelock_v2_beside(its_name, its_fence, moment + lives_us, its_team, its_weight);
         ELSEIF NOT is_free AND NOT if_free THEN
             UPDATE fencelock_names SET newest = its_fence, queued = TRUE WHERE name = its_name;
         END IF;
@@ -95,6 +99,10 @@ BEGIN
             SET standing = CONCAT('2 ', its_fence, ' ', was_abandoned, ' 0');
         ELSEIF if_free THEN
             SET standing = '3 0 0 0';
+            IF its_team LIKE 'rate %' THEN
+                CALL fencelock_v2_room(its_name, its_team, its_weight, its_permits, room);
+                SET standing = CONCAT('3 0 0 ', GREATEST(room - moment, 0));
+            END IF;
         ELSE
             CALL fencelock_v2_waiting(
                 its_name, its_fence, holder_id, last_fence, holder_expires, moment, standing);

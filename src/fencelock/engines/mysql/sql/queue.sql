@@ -25,6 +25,30 @@ BEGIN
     END WHILE;
 END
 //
+-- When enough holders have expired for one more ticket of a rate; at least one of them has to. The holders of
+-- a rate expire in the order of their fences, so this reads no more of them than the ticket wants permits.
+--   its_team, its_weight, its_permits   of that ticket
+--   room                                the result
+CREATE PROCEDURE IF NOT EXISTS fencelock_v2_room(
+    its_name VARBINARY(512), its_team VARBINARY(64), its_weight BIGINT, its_permits BIGINT, OUT room BIGINT
+)
+READS SQL DATA SQL SECURITY INVOKER
+BEGIN
+    DECLARE holder_id, holder_team VARBINARY(64);
+    DECLARE at_fence, last_fence, in_use, one_weight BIGINT DEFAULT 0;
+    DECLARE missing BOOLEAN DEFAULT FALSE;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET missing = TRUE;
+    SELECT id, fence, team, used, expires INTO holder_id, last_fence, holder_team, in_use, room
+      FROM fencelock_names WHERE name = its_name;
+    IF holder_id = '' AND holder_team = its_team THEN
+        REPEAT
+            SELECT fence, weight, expires INTO at_fence, one_weight, room FROM fencelock_tickets
+             WHERE name = its_name AND fence > at_fence AND fence <= last_fence ORDER BY fence LIMIT 1;
+            SET in_use = in_use - one_weight;
+        UNTIL missing OR in_use + its_weight <= its_permits END REPEAT;
+    END IF;
+END
+//
 -- Admit the first waiter if it fits beside the holders, then the next, until one does not fit. Add their clients'
 -- channels to the bells. Expired waiters in between never held the lock, so the name does not count as abandoned.
 CREATE PROCEDURE IF NOT EXISTS fencelock_v2_admit(
@@ -34,8 +58,8 @@ MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
     DECLARE holder_id, first_id, holder_team, first_team, first_channel VARBINARY(64);
     DECLARE first_owner VARBINARY(8000);
-    DECLARE last_fence, first_fence, first_expires, in_use, its_weight, its_permits BIGINT;
-    DECLARE missing BOOLEAN DEFAULT FALSE;
+    DECLARE last_fence, first_fence, first_expires, in_use, its_weight, its_permits, lasts BIGINT;
+    DECLARE missing, changed BOOLEAN DEFAULT FALSE;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET missing = TRUE;
     SELECT id, fence, team, used INTO holder_id, last_fence, holder_team, in_use
       FROM fencelock_names WHERE name = its_name;
@@ -56,12 +80,22 @@ BEGIN
         END IF;
         IF first_expires <= moment THEN
             DELETE FROM fencelock_tickets WHERE name = its_name AND fence = first_fence;
+            SET changed = TRUE;
             ITERATE admit;
         END IF;
+        SET lasts = IF(first_team LIKE 'rate %', CAST(SUBSTRING(first_team, 6) AS UNSIGNED), 0);
         IF holder_id = ''
            AND (first_team = '' OR first_team <> holder_team OR in_use + its_weight > its_permits) THEN
+            IF changed AND lasts AND first_id <> asking THEN
+                -- No release will admit it: it must know when to look.
+                UPDATE fencelock_names SET nudged = first_id WHERE name = its_name;
+                IF NOT FIND_IN_SET(first_channel, bells) THEN
+                    SET bells = CONCAT(bells, first_channel, ',');
+                END IF;
+            END IF;
             LEAVE admit;
         END IF;
+        SET changed = TRUE;
         IF first_team = '' THEN
             DELETE FROM fencelock_tickets WHERE name = its_name AND fence = first_fence;
             -- queued stays true: to check now whether others wait costs more than to find none next time.
@@ -71,7 +105,9 @@ BEGIN
              WHERE name = its_name;
             SET holder_id = first_id;
         ELSE
-            UPDATE fencelock_tickets SET admitted = moment WHERE name = its_name AND fence = first_fence;
+            SET first_expires = IF(lasts, moment + lasts, first_expires);
+            UPDATE fencelock_tickets SET admitted = moment, expires = first_expires
+             WHERE name = its_name AND fence = first_fence;
             CALL fencelock_v2_beside(its_name, first_fence, first_expires, first_team, its_weight);
             SET in_use = IF(holder_id IS NULL, 0, in_use) + its_weight;
             SET holder_id = '', holder_team = first_team, last_fence = first_fence;
@@ -105,12 +141,25 @@ CREATE PROCEDURE IF NOT EXISTS fencelock_v2_settle(
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE holder_id VARBINARY(64);
-    DECLARE last_fence, holder_expires, in_use, together BIGINT;
-    SELECT id, fence, expires INTO holder_id, last_fence, holder_expires
+    DECLARE holder_id, holder_team VARBINARY(64);
+    DECLARE last_fence, holder_expires, in_use, together, first_fence BIGINT;
+    SELECT id, fence, expires, team INTO holder_id, last_fence, holder_expires, holder_team
       FROM fencelock_names WHERE name = its_name;
     IF holder_expires <= moment AND holder_id <> '' THEN
         UPDATE fencelock_names SET id = NULL, abandoned = TRUE WHERE name = its_name;
+    ELSEIF holder_expires <= moment AND holder_team LIKE 'rate %' THEN
+        -- A rate: the first holders expire first, so only the expired ones are read, and one more.
+        SELECT MIN(fence) INTO first_fence FROM (
+            SELECT fence FROM fencelock_tickets
+             WHERE name = its_name AND fence <= last_fence AND expires > moment ORDER BY fence LIMIT 1) alive;
+        SELECT COUNT(*), COALESCE(SUM(weight), 0) INTO together, in_use FROM fencelock_tickets
+         WHERE name = its_name AND fence <= last_fence AND fence < COALESCE(first_fence, last_fence + 1);
+        DELETE FROM fencelock_tickets
+         WHERE name = its_name AND fence <= last_fence AND fence < COALESCE(first_fence, last_fence + 1);
+        UPDATE fencelock_names
+           SET sharers = sharers - together, used = used - in_use, id = IF(first_fence, '', NULL),
+               expires = (SELECT expires FROM fencelock_tickets WHERE name = its_name AND fence = first_fence)
+         WHERE name = its_name;
     ELSEIF holder_expires <= moment THEN
         DELETE FROM fencelock_tickets
          WHERE name = its_name AND fence <= last_fence AND expires <= moment;
@@ -134,7 +183,8 @@ CREATE PROCEDURE IF NOT EXISTS fencelock_v2_waiting(
 )
 MODIFIES SQL DATA SQL SECURITY INVOKER
 BEGIN
-    DECLARE ahead_fence, ahead_expires BIGINT;
+    DECLARE ahead_fence, ahead_expires, its_weight, its_permits BIGINT;
+    DECLARE its_team VARBINARY(64);
     DECLARE missing BOOLEAN DEFAULT FALSE;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET missing = TRUE;
     REPEAT
@@ -142,6 +192,12 @@ BEGIN
          WHERE name = its_name AND fence < its_fence AND fence > last_fence
          ORDER BY fence DESC LIMIT 1;
         IF missing AND holder_id = '' THEN
+            SELECT team, weight, permits INTO its_team, its_weight, its_permits FROM fencelock_tickets
+             WHERE name = its_name AND fence = its_fence;
+        END IF;
+        IF missing AND holder_id = '' AND its_team LIKE 'rate %' THEN
+            CALL fencelock_v2_room(its_name, its_team, its_weight, its_permits, ahead_expires);
+        ELSEIF missing AND holder_id = '' THEN
             SELECT MIN(expires) INTO ahead_expires FROM fencelock_tickets
              WHERE name = its_name AND fence <= last_fence;
         ELSEIF missing THEN
@@ -180,9 +236,11 @@ look: BEGIN
         DELETE FROM fencelock_tickets WHERE name = its_name AND fence = its_fence;
         LEAVE look;
     END IF;
-    -- Never earlier than promised before: this may be a late request with a shorter ttl.
+    -- Never earlier than promised before: this may be a late request with a shorter ttl. The permit of a rate
+    -- ends when it ends.
     UPDATE fencelock_tickets
-       SET expires = GREATEST(expires, moment + ttl_us), channel = COALESCE(its_channel, channel),
+       SET expires = IF(admitted IS NOT NULL AND team LIKE 'rate %', expires,
+                        GREATEST(expires, moment + ttl_us)), channel = COALESCE(its_channel, channel),
            owner = COALESCE(its_owner, owner)
      WHERE name = its_name AND fence = its_fence;
     IF its_fence <= last_fence THEN

@@ -19,6 +19,7 @@ DECLARE
     now      bigint;
     free     boolean;
     standing text;
+    lives_us bigint := coalesce(nullif(fencelock.v2_lasts(its_team), 0), ttl_us);  -- once admitted
 BEGIN
     -- The statements below must see all rows as they are after the first row was locked.
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -61,7 +62,8 @@ BEGIN
             AND NOT EXISTS (
                 SELECT 1 FROM fencelock.tickets t WHERE t.name = its_name AND t.fence > it.fence);
         IF if_free AND NOT free THEN
-            standing := '3 0 0 0';
+            standing := '3 0 0 ' || CASE WHEN its_team LIKE 'rate %'
+                THEN fencelock.v2_room(it, its_team, its_weight, its_permits) - now ELSE 0 END;
         ELSE
             -- The clock keeps fences growing even if the last fence was lost.
             it.newest := greatest(it.newest + 1, now, lowest);
@@ -76,11 +78,12 @@ BEGIN
         it.expires := now + ttl_us;
     ELSIF standing IS NULL THEN
         INSERT INTO fencelock.tickets
-        VALUES (its_name, it.newest, its_id, its_owner, now, now + ttl_us, its_channel,
+        VALUES (its_name, it.newest, its_id, its_owner, now,
+                now + CASE WHEN free THEN lives_us ELSE ttl_us END, its_channel,
                 CASE WHEN free THEN now END, its_team, its_weight, its_permits);
         it.queued := true;
         IF free THEN
-            it := fencelock.v2_beside(it, it.newest, now + ttl_us, its_team, its_weight);
+            it := fencelock.v2_beside(it, it.newest, now + lives_us, its_team, its_weight);
         ELSE
             standing := fencelock.v2_waiting(it, it.newest, now);
         END IF;

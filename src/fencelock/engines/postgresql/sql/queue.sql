@@ -13,6 +13,31 @@ CREATE OR REPLACE FUNCTION fencelock.v2_now() RETURNS bigint LANGUAGE sql VOLATI
     SELECT (date_part('epoch', clock_timestamp()) * 1e6)::bigint
 $$;
 
+-- For how many µs a ticket of this group holds, whatever is asked later: a rate. 0 for all other groups.
+CREATE OR REPLACE FUNCTION fencelock.v2_lasts(its_team text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN its_team LIKE 'rate %' AND its_team ~ '^rate [0-9]{1,13}$'
+                THEN substr(its_team, 6)::bigint ELSE 0 END
+$$;
+
+-- When enough holders have expired for one more ticket of a rate; at least one of them has to. The holders of
+-- a rate expire in the order of their fences, so this reads no more of them than the ticket wants permits.
+CREATE OR REPLACE FUNCTION fencelock.v2_room(
+    it fencelock.names, its_team text, its_weight bigint, its_permits bigint
+) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    one fencelock.tickets;
+BEGIN
+    IF it.id = '' AND it.team = its_team THEN
+        FOR one IN SELECT * FROM fencelock.tickets t WHERE t.name = it.name AND t.fence <= it.fence
+                    ORDER BY t.fence LIMIT greatest(it.used + its_weight - its_permits, 1) LOOP
+            it.used := it.used - one.weight;
+            it.expires := one.expires;
+            EXIT WHEN it.used + its_weight <= its_permits;
+        END LOOP;
+    END IF;
+    RETURN it.expires;
+END $$;
+
 -- Write the name's row.
 CREATE OR REPLACE FUNCTION fencelock.v2_store(it fencelock.names) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -53,7 +78,9 @@ CREATE OR REPLACE FUNCTION fencelock.v2_admit(
     it fencelock.names, now bigint, asking text
 ) RETURNS fencelock.names LANGUAGE plpgsql AS $$
 DECLARE
-    first fencelock.tickets;
+    first   fencelock.tickets;
+    lasts   bigint;
+    changed boolean := false;
 BEGIN
     WHILE it.queued AND coalesce(it.id, '') = '' LOOP
         SELECT * INTO first FROM fencelock.tickets t
@@ -62,8 +89,16 @@ BEGIN
             it.queued := it.id IS NOT NULL;
             EXIT;
         END IF;
-        EXIT WHEN first.expires > now AND it.id IS NOT NULL
-              AND (first.team = '' OR first.team <> it.team OR it.used + first.weight > first.permits);
+        IF first.expires > now AND it.id IS NOT NULL
+           AND (first.team = '' OR first.team <> it.team OR it.used + first.weight > first.permits) THEN
+            IF changed AND first.channel <> '' AND first.id <> asking AND fencelock.v2_lasts(first.team) > 0 THEN
+                -- No release will admit it: it must know when to look.
+                PERFORM pg_notify(first.channel, concat_ws(' ', first.id, 1, first.fence, 0,
+                    fencelock.v2_room(it, first.team, first.weight, first.permits) - now));
+            END IF;
+            EXIT;
+        END IF;
+        changed := true;
         IF first.expires <= now OR first.team = '' THEN
             DELETE FROM fencelock.tickets t WHERE t.name = it.name AND t.fence = first.fence;
             CONTINUE WHEN first.expires <= now;
@@ -74,7 +109,12 @@ BEGIN
             it.admitted := now;
             it.expires := first.expires;
         ELSE
-            UPDATE fencelock.tickets t SET admitted = now WHERE t.name = it.name AND t.fence = first.fence;
+            lasts := fencelock.v2_lasts(first.team);
+            IF lasts > 0 THEN
+                first.expires := now + lasts;
+            END IF;
+            UPDATE fencelock.tickets t SET admitted = now, expires = first.expires
+             WHERE t.name = it.name AND t.fence = first.fence;
             it := fencelock.v2_beside(it, first.fence, first.expires, first.team, first.weight);
         END IF;
         IF first.id <> asking AND first.channel <> '' THEN
@@ -95,10 +135,25 @@ END $$;
 CREATE OR REPLACE FUNCTION fencelock.v2_settle(
     it fencelock.names, now bigint, asking text
 ) RETURNS fencelock.names LANGUAGE plpgsql AS $$
+DECLARE
+    first_fence bigint;
 BEGIN
     IF it.expires <= now AND it.id <> '' THEN
         it.id := NULL;
         it.abandoned := true;
+    ELSIF it.expires <= now AND fencelock.v2_lasts(it.team) > 0 THEN
+        -- A rate: the first holders expire first, so only the expired ones are read, and one more.
+        SELECT t.fence, t.expires INTO first_fence, it.expires FROM fencelock.tickets t
+         WHERE t.name = it.name AND t.fence <= it.fence AND t.expires > now ORDER BY t.fence LIMIT 1;
+        WITH gone AS (
+            DELETE FROM fencelock.tickets t
+             WHERE t.name = it.name AND t.fence <= it.fence AND t.fence < coalesce(first_fence, it.fence + 1)
+            RETURNING t.weight
+        )
+        SELECT it.sharers - count(*), it.used - coalesce(sum(weight), 0) INTO it.sharers, it.used FROM gone;
+        IF first_fence IS NULL THEN
+            it.id := NULL;
+        END IF;
     ELSIF it.expires <= now THEN
         DELETE FROM fencelock.tickets t
          WHERE t.name = it.name AND t.fence <= it.fence AND t.expires <= now;
@@ -120,15 +175,22 @@ CREATE OR REPLACE FUNCTION fencelock.v2_waiting(
 DECLARE
     ahead_fence   bigint;
     ahead_expires bigint;
+    its           fencelock.tickets;
 BEGIN
     LOOP
         SELECT t.fence, t.expires INTO ahead_fence, ahead_expires FROM fencelock.tickets t
          WHERE t.name = it.name AND t.fence < its_fence AND t.fence > it.fence
          ORDER BY t.fence DESC LIMIT 1;
         IF NOT FOUND THEN
-            ahead_expires := CASE WHEN it.id <> '' THEN it.expires ELSE (
-                SELECT min(t.expires) FROM fencelock.tickets t
-                 WHERE t.name = it.name AND t.fence <= it.fence) END;
+            IF it.id <> '' THEN
+                ahead_expires := it.expires;
+            ELSIF fencelock.v2_lasts(it.team) > 0 THEN
+                SELECT * INTO its FROM fencelock.tickets t WHERE t.name = it.name AND t.fence = its_fence;
+                ahead_expires := fencelock.v2_room(it, its.team, its.weight, its.permits);
+            ELSE
+                SELECT min(t.expires) INTO ahead_expires FROM fencelock.tickets t
+                 WHERE t.name = it.name AND t.fence <= it.fence;
+            END IF;
             ahead_fence := NULL;
         END IF;
         IF ahead_fence IS NULL OR ahead_expires > now THEN
@@ -149,9 +211,11 @@ CREATE OR REPLACE FUNCTION fencelock.v2_look(
 DECLARE
     its_fence bigint;
 BEGIN
-    -- Never earlier than promised before: this may be a late request with a shorter ttl.
+    -- Never earlier than promised before: this may be a late request with a shorter ttl. The permit of a rate
+    -- ends when it ends.
     UPDATE fencelock.tickets t
-       SET expires = greatest(t.expires, now + ttl_us), channel = coalesce(its_channel, t.channel),
+       SET expires = CASE WHEN t.admitted IS NOT NULL AND fencelock.v2_lasts(t.team) > 0 THEN t.expires
+                          ELSE greatest(t.expires, now + ttl_us) END, channel = coalesce(its_channel, t.channel),
            owner = coalesce(its_owner, t.owner)
      WHERE t.name = it.name AND t.id = its_id AND t.expires > now
     RETURNING t.fence INTO its_fence;

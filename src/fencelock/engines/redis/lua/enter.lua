@@ -28,14 +28,33 @@ if behind and behind > now and expires > now and not share and not keep and not 
   return {WAITING, my_fence, 0, math.min(behind, expires) - now}
 end
 
+-- A rate that has permits left: one more ticket holds, and no ticket waits.
+if share and share.lasts and share.group == ARGV[7] and holder == '' and not crowded and expires > now then
+  local my_end, weight, permits = now + share.lasts, tonumber(ARGV[8]), tonumber(ARGV[9])
+  if share.weight + weight <= permits and my_end < (share.kept or 0) and my_fence > tonumber(ARGV[6])
+    and redis.call('ZADD', KEYS[2], 'NX', -my_end, id) == 1 then
+    redis.call('HSET', KEYS[3], id, cmsgpack.pack(my_end, my_info, now,
+      {group = share.group, weight = weight, permits = permits, lasts = share.lasts}, my_fence))
+    share.weight = share.weight + weight
+    redis.call('SET', record, cmsgpack.pack(FORMAT, my_fence, abandoned, keep, false, '', nil, expires, nil, nil,
+      share), 'PX', keep and string.format('%.0f', keep) or DAY)
+    return {ADMITTED, my_fence, abandoned, 0}
+  end
+end
+
 --[[saving.lua]]
 my_fence = math.max(my_fence, (ARGV[6] or 0) + 1)
 local my_share = ARGV[7] and {group = ARGV[7], weight = tonumber(ARGV[8]), permits = tonumber(ARGV[9])}
+local lives_us = ttl_us  -- for how long its keys are needed
+if my_share then
+  my_share.lasts = lasts_in(my_share.group)
+  lives_us = math.max(ttl_us, my_share.lasts or 0)
+end
 
 -- Hold as the only ticket, under the newest fence.
 local function hold()
-  keep, crowded, holder, fence, expires, since, info = nil, false, id, last, till, now, my_info
-  extend_keep(ttl_us)
+  keep, crowded, holder, fence, expires, since, info = nil, false, id, last, end_of(my_share, till), now, my_info
+  extend_keep(lives_us)
   save()
   return {ADMITTED, fence, abandoned, 0}
 end
@@ -56,7 +75,7 @@ end
 
 if holder == id and my_share and not share then
   -- It held alone, and joins a group: other tickets may fit beside it now.
-  share = my_share
+  share, expires = my_share, math.max(expires, till)
   admit(id)
 end
 
@@ -69,7 +88,7 @@ if standing then
   return standing
 end
 
-local longer = extend_keep(ttl_us)
+local longer = extend_keep(lives_us)
 if not crowded and fits(my_share) then
   last = my_fence
   hold_together(id, till, my_info, my_share, last)
@@ -77,7 +96,7 @@ if not crowded and fits(my_share) then
   return {ADMITTED, last, abandoned, 0}
 end
 if not wants_queue then
-  return {REFUSED, 0, 0, 0}
+  return {REFUSED, 0, 0, my_share and my_share.lasts and room_at(my_share) - now or 0}
 end
 last, crowded = my_fence, till
 save()
@@ -86,7 +105,7 @@ if not joined then
 end
 store(id, till, my_info, now, my_share)
 local ahead
-standing, ahead = waiting(last)
+standing, ahead = waiting(last, my_share)
 -- Renewals of the waiters keep the keys alive. Where waits are too short for renewals, one call in 64 does it.
 if longer or not joined or not ahead or now % 64 == 0 then
   refresh_keys()

@@ -71,9 +71,9 @@ end
 local next = score and redis.call('ZRANGE', queue, '(' .. score, '+inf',
   'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES') or {}
 if next[1] then
-  local _, its_info = ticket(next[1])
+  local _, its_info, _, next_share = ticket(next[1])
   if its_info then
-    push(next[1], its_info, unpack((waiting(tonumber(next[2])))))
+    push(next[1], its_info, unpack((waiting(tonumber(next[2]), next_share))))
   end
 elseif behind then
   crowded = true  -- it was the last

@@ -55,13 +55,14 @@ local function hand_over(flag, asking)
     -- A negative number: it was one of several holders.
     if its_fence > 0 and its_expiry and its_expiry > now then
       -- crowded: looking whether another ticket waits would cost more than finding none next time.
-      crowded, holder, fence, expires, since, info = crowded or true, id, its_fence, its_expiry, now, its_info
+      crowded, holder, fence, expires, since, info =
+        crowded or true, id, its_fence, end_of(its_share, its_expiry), now, its_info
       if id ~= asking then
         push(id, info, ADMITTED, fence, abandoned, 0)
       end
       if its_share then
         share = its_share
-        admit(asking)
+        admit(asking, true)
       end
       save()
       return

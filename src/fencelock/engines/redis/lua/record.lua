@@ -10,6 +10,8 @@
 --            the first expiry of the holders, and its share's weight is the sum of their weights.
 --   KEYS[3]  the tickets in the queue, a hash: ID -> when it expires, info, since when it waits or holds, its share,
 --            and the fence of a ticket that holds.
+-- A ticket of a rate holds for a fixed time, which is in its share as `lasts`. The record's share of a rate says in
+-- `kept` until when the other two keys live at least.
 -- Times are in µs. Info is "CHANNEL OWNER". A share is nil for a ticket that holds alone. A waiter waits behind a
 -- holder: after each script the record has a living holder if a ticket waits, and the holder was told. Tickets
 -- that expired elsewhere in the queue are removed when the ticket behind them looks. So no script reads more than

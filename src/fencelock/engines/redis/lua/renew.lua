@@ -6,7 +6,7 @@ local id, ttl_us = ARGV[1], tonumber(ARGV[2])
 
 -- It never expires sooner than promised: this may be a late request with a shorter ttl.
 if holder == id and expires > now then
-  expires = math.max(expires, now + ttl_us)
+  expires = share and share.lasts and expires or math.max(expires, now + ttl_us)
   extend_keep(ttl_us)
   save()
   return {ADMITTED, fence, abandoned, 0}

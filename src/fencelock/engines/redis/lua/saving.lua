@@ -13,6 +13,18 @@ local function lifetime()
   return keep and integer(keep) or DAY
 end
 
+-- For how long a ticket of this group holds, if it is the group of a rate.
+local function lasts_in(group)
+  local digits = string.match(group, '^rate (%d+)$')
+  local us = digits and #digits <= 13 and tonumber(digits) or 0
+  return us > 0 and us or nil
+end
+
+-- When a ticket that is admitted now expires.
+local function end_of(its_share, its_expiry)
+  return its_share and its_share.lasts and now + its_share.lasts or its_expiry
+end
+
 -- Keep the keys long enough for a ticket. True if that is longer than before.
 local function extend_keep(ttl_us)
   local ms = 2 * ttl_us / 1000

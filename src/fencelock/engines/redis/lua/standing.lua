@@ -2,13 +2,17 @@
 
 -- {place, fence, abandoned, recheck_us} of a living ticket that waits behind a living holder, and the id of the
 -- ticket in the queue right ahead of it.
-local function waiting(its_fence)
+local function waiting(its_fence, its_share)
   while true do
     local ahead = redis.call('ZRANGE', queue, '(' .. integer(its_fence), '-inf',
       'BYSCORE', 'REV', 'LIMIT', 0, 1)[1]
     local its_expiry = expires
     if ahead then
-      its_expiry = ticket(ahead) or 0
+      local first_expiry, _, _, _, fence_ahead = ticket(ahead)
+      its_expiry = first_expiry or 0
+      if fence_ahead and its_share and its_share.lasts then
+        its_expiry = room_at(its_share)
+      end
     end
     if its_expiry > now then
       return {WAITING, its_fence, 0, its_expiry - now}, ahead
@@ -22,7 +26,7 @@ end
 local function renewed(id, ttl_us, new_info)
   local longer = extend_keep(ttl_us)
   if holder == id then
-    expires, info = math.max(expires, now + ttl_us), new_info or info
+    expires, info = share and share.lasts and expires or math.max(expires, now + ttl_us), new_info or info
     save()
     return {ADMITTED, fence, abandoned, 0}
   end
@@ -39,7 +43,10 @@ local function renewed(id, ttl_us, new_info)
     drop(id)
     return
   end
-  its_expiry, its_info = math.max(its_expiry, now + ttl_us), new_info or its_info
+  its_info = new_info or its_info
+  if tonumber(score) > 0 or not (its_share and its_share.lasts) then
+    its_expiry = math.max(its_expiry, now + ttl_us)
+  end
   if tonumber(score) < 0 then
     write(id, its_expiry, its_info, its_since, its_share, its_fence)
     save()
@@ -49,5 +56,5 @@ local function renewed(id, ttl_us, new_info)
     save()
   end
   write(id, its_expiry, its_info, its_since, its_share)
-  return (waiting(tonumber(score)))
+  return (waiting(tonumber(score), its_share))
 end

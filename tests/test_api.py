@@ -22,6 +22,7 @@ from fencelock.engines.diagnosis import Clock, Server
 from fencelock.guards import etcd, http, objects, proxy, zookeeper
 from fencelock.io.contract import IO, Event
 from fencelock.primitives.lease import AsyncLost, Lost
+from fencelock.servers.process import ServerFailed
 
 OPTIONS = {name: getattr(client, name) for name in client.__all__ if name.endswith("Options")}
 SNAPSHOT = Path(__file__).parent / "api.txt"
@@ -37,6 +38,8 @@ GUARDS = {
     "zookeeper.ZooKeeperGuard": zookeeper.ZooKeeperGuard,
     "zookeeper.AsyncZooKeeperGuard": zookeeper.AsyncZooKeeperGuard,
 }
+TOOLS = (ServerFailed,)
+"""Errors of `fencelock torture`, which starts servers. No program that locks can meet them."""
 WIDTH = 100
 WITH = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 
@@ -158,7 +161,7 @@ def _error_tree(cls: type[FencelockError] = FencelockError, depth: int = 0) -> I
     others = [base.__name__ for base in cls.__bases__ if not issubclass(base, FencelockError)]
     also = f" (also {', '.join(others)})" if depth and others else ""
     yield "    " * (depth + 1) + cls.__name__ + also
-    children = [child for child in cls.__subclasses__() if _is_ours(child)]
+    children = [child for child in cls.__subclasses__() if _is_ours(child) and child not in TOOLS]
     for child in sorted(children, key=lambda child: child.__name__):
         yield from _error_tree(child, depth + 1)
 

@@ -48,6 +48,16 @@ def requests(server: RedisServer) -> Iterator[Counter[str]]:
         seen.update(_until(end, monitor))
 
 
+@contextmanager
+def writes(server: RedisServer) -> Iterator[list[int]]:
+    """Count what the server reads from its sockets: a small batch that was written at once counts as one."""
+    seen: list[int] = []
+    with server.client() as client:
+        before = client.info("stats")["total_reads_processed"]
+        yield seen
+        seen.append(client.info("stats")["total_reads_processed"] - before - 1)  # the last INFO
+
+
 def _until(mark: str, monitor: Monitor) -> Iterator[str]:
     for line in monitor.listen():  # type: ignore[no-untyped-call]
         if mark in line["command"]:

@@ -124,6 +124,19 @@ async def test_a_with_block_and_a_lease_that_is_lost(cell: Cell) -> None:
     assert await held(cell, client) == []
 
 
+async def test_a_lease_that_was_broken_unnoticed_is_told_when_all_are_released(cell: Cell) -> None:
+    cell.needs("leases_expire")  # a session that has ended says nothing about its locks
+    client, other = cell.client(), cell.client()
+    names = three(cell)
+    leases = await cell.run(client.lock_all(names, **lasting(client, 60)).acquire)
+    assert await cell.run(lambda: other.break_lock(names[0]))
+    with pytest.raises(fencelock.LeaseLost) as caught:
+        await cell.run(leases.release)
+    assert caught.value.name == names[0]
+    assert await held(cell, client) == []
+    assert await cell.run(client.lock_all(names).try_acquire) is not None
+
+
 async def test_what_lock_all_must_be_given(cell: Cell) -> None:
     client = cell.client()
     with pytest.raises(ValueError, match="at least one"):

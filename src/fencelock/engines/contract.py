@@ -193,6 +193,13 @@ class Engine(ABC):
         about the work of the other holders.
         """
 
+    async def leave_all(self, tickets: Sequence[Ticket], *, timeout: float) -> list[bool]:
+        """Take several released tickets out, each as with `leave`, in one round trip if the engine can.
+
+        If it raises, some may be out already.
+        """
+        return [await self.leave(ticket, timeout=timeout) for ticket in tickets]
+
     @abstractmethod
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         """After `enter` has answered WAITING: sleep until a wake-up, or until a moment of the io's clock.

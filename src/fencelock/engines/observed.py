@@ -77,6 +77,11 @@ class ObservedEngine(Engine):
     ) -> Coroutine[Any, Any, list[Standing]]:
         return self._timed("enter", self._engine.enter_free(tickets, timeout=timeout))
 
+    def leave_all(
+        self, tickets: Sequence[Ticket], *, timeout: float
+    ) -> Coroutine[Any, Any, list[bool]]:
+        return self._timed("leave", self._engine.leave_all(tickets, timeout=timeout))
+
     def renew(
         self, tickets: Sequence[Ticket], *, timeout: float
     ) -> Coroutine[Any, Any, list[Standing | None]]:

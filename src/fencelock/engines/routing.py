@@ -128,6 +128,12 @@ class RoutedEngine(Engine):
         engine = self.part_of(ticket.name)
         return await engine.leave(ticket, timeout=timeout, departure=departure)
 
+    async def leave_all(self, tickets: Sequence[Ticket], *, timeout: float) -> list[bool]:
+        parts = {self.part_of(ticket.name) for ticket in tickets}
+        if len(parts) == 1:
+            return await parts.pop().leave_all(tickets, timeout=timeout)
+        return await super().leave_all(tickets, timeout=timeout)
+
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         return await self.part_of(ticket.name).park(ticket, until)
 

@@ -20,14 +20,16 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fencelock.core.errors import EngineError, FencelockError, LeaseLost
 from fencelock.io.blocking import run
+from fencelock.primitives.leaving import leave_together
 
 if TYPE_CHECKING:
     from fencelock.primitives.canceller import Canceller
     from fencelock.primitives.context import Context
+    from fencelock.primitives.lease import BaseLease
 
 log = logging.getLogger("fencelock.lease")
 
@@ -130,14 +132,9 @@ class AsyncHolding(Holding):
             raise loss from error
 
 
-class _Lease(Protocol):
-    async def _release(self) -> None: ...
-    def _give_up(self) -> None: ...
-    def _loss(self) -> LeaseLost | None: ...
-
-
-async def release_all(leases: Sequence[_Lease]) -> None:
-    """Release several leases, the last one first, and raise the first loss.
+async def release_all(leases: Sequence[BaseLease]) -> None:
+    """Release several leases, the last one first, and raise the first loss. One request releases all of
+    them if the engine can do that.
 
     If the engine does not answer for one of them, it is not asked about the others: that could take
     seconds for each. The clock says which of them are lost, and the sweeper releases the rest.
@@ -145,9 +142,10 @@ async def release_all(leases: Sequence[_Lease]) -> None:
     left = list(leases)
     losses: list[LeaseLost] = []
     try:
+        there = await leave_together(left[::-1])
         while left:
             try:
-                await left[-1]._release()
+                await left[-1]._release(there.get(left[-1]))
             except LeaseLost as error:
                 losses.append(error)
             left.pop()

@@ -16,6 +16,7 @@ from fencelock.primitives.call_site import CallSite, place_of
 from fencelock.primitives.claim import EVICTED, EXPIRED, RELEASED, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
+from fencelock.primitives.leaving import leave_again
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
 _LEAVING, _LEFT = 1, 2
@@ -160,12 +161,23 @@ class BaseLease(Holding):
             claim.became(ticket)
         self._learned(reason)
 
-    async def _release(self) -> None:
+    def _can_leave(self) -> bool:
+        """Whether it can be released together with others."""
+        claim = self._claim
+        return not self._left and claim.depth == 1 and claim.is_good()
+
+    def _start_leaving(self) -> None:
+        """The engine is about to be asked to release it, together with others."""
+        self._left = _LEAVING
+        self._context.forget(self._claim)
+
+    async def _release(self, there: bool | None = None) -> None:
+        """Release it. `there`: what the engine has answered, if it was asked together with others."""
         claim = self._claim
         context = claim.context
         if context.foreign or not context.io.blocking:  # else there is nothing to verify
             context.io.verify()
-        if self._left:
+        if self._left and there is None:
             return
         try:
             self._left = _LEAVING
@@ -177,15 +189,17 @@ class BaseLease(Holding):
                 self._left = _LEFT
                 return
             now = context.io.now()
-            if now >= claim.deadline and claim.reason is None:
+            if there is None and now >= claim.deadline and claim.reason is None:
                 context.lose(claim, EXPIRED)
             if claim.reason is not None:
                 raise self._lost(claim.reason)
-            context.forget(claim)  # first: a renewal after the release would be a lie
-            try:
-                there = await context.engine.leave(claim.ticket, timeout=REQUEST_TIMEOUT)
-            except EngineError as error:
-                there = await self._leave_again(error, now + REQUEST_TIMEOUT)
+            if there is None:
+                context.forget(claim)  # first: a renewal after the release would be a lie
+                try:
+                    there = await context.engine.leave(claim.ticket, timeout=REQUEST_TIMEOUT)
+                except EngineError as error:
+                    until = now + REQUEST_TIMEOUT
+                    (there,) = await leave_again(context, [claim.ticket], error, until)
             if not there:
                 context.lose(claim, EVICTED)
                 raise self._lost(EVICTED)
@@ -219,21 +233,6 @@ class BaseLease(Holding):
 
     def _on_loss(self, callback: Callable[[], Any]) -> None:
         self._context.on_loss(self._claim, callback)
-
-    async def _leave_again(self, first: EngineError, until: float) -> bool:
-        # Once more, unless the first request hung. If that one did arrive, the ticket is not there any more;
-        # and it was ours until then, because the deadline had not passed.
-        context = self._context
-        left = until - context.io.now()
-        if left <= 0:
-            raise first
-        try:
-            there = await context.engine.leave(self._claim.ticket, timeout=left)
-        except EngineError as second:
-            if first.outcome == "unknown":
-                second.outcome = "unknown"
-            raise
-        return there or first.outcome == "unknown"
 
 
 class AsyncLease(BaseLease, AsyncHolding):

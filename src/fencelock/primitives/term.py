@@ -53,9 +53,9 @@ class BaseTerm(BaseLease):
         self._bell = Bell(bell, self._claim)
         self._on_loss(self._bell.give_up)  # if the term is lost, the observers hear of it at once
 
-    async def _release(self) -> None:
+    async def _release(self, there: bool | None = None) -> None:
         try:
-            await super()._release()
+            await super()._release(there)
         except BaseException:
             self._bell.give_up()
             raise

@@ -154,6 +154,16 @@ async def test_leave(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
     assert tickets(server, cell.name) == [following.id]
 
 
+async def test_leave_all(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
+    client = cell.client()
+    names = [f"{cell.name}:{letter}" for letter in "abc"]
+    leases = await cell.run(client.lock_all(names).acquire)
+    cut = proxy.cut_after_request()
+    await cell.run(leases.release)
+    assert cut.is_set()
+    assert [tickets(server, name) for name in names] == [[], [], []]
+
+
 async def test_leave_and_its_repetition(cell: Cell, server: RedisServer, proxy: TcpProxy) -> None:
     client = cell.client()
     lease = await cell.run(lambda: client.lock(cell.name).acquire())

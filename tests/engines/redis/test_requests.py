@@ -41,6 +41,22 @@ async def test_acquire_is_one_request_and_release_is_one(
         await cell.run(lease.release)
 
 
+async def test_several_locks_are_one_write_to_take_and_one_to_give_back(
+    server: RedisServer, open_cell: OpenCell
+) -> None:
+    cell = open_cell(server.url)
+    client = cell.client(ttl=600)
+    await connected(cell, client)
+    several = client.lock_all([f"{cell.name}:{letter}" for letter in "abc"])
+    for _ in range(2):
+        with counting.writes(server) as taking:
+            leases = await cell.run(several.acquire)
+        with counting.writes(server) as giving:
+            await cell.run(leases.release)
+        assert taking == giving == [1]
+    assert await cell.run(lambda: client.names(f"{cell.name}:*")) == []
+
+
 async def test_connecting_is_one_write_and_brings_the_scripts(
     server: RedisServer, open_cell: OpenCell
 ) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import hiredis
 
-from fencelock.core.ticket import Place, Standing, Ticket
+from fencelock.core.ticket import Departure, Place, Standing, Ticket
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.redis import requests
 from fencelock.engines.redis.replies import standing_of
-from fencelock.engines.redis.scripts import ENTER, RENEW
+from fencelock.engines.redis.scripts import ENTER, LEAVE, RENEW
 from fencelock.engines.redis.topology import Topology, Unserved
 from fencelock.engines.resp.advice import first_word
 from fencelock.engines.resp.link import Node
@@ -75,6 +75,43 @@ class Batches:
             remaining = time_left(self._io, timeout, started)
             failures = await self._renew_round(tickets, standings, remaining)
         return standings, failures
+
+    async def leave(
+        self, tickets: Sequence[Ticket], timeout: float
+    ) -> tuple[list[int | None], list[RequestFailed]]:
+        """Take out released tickets. Returns 1, 0 or None (no answer) for each, and failures.
+
+        It asks one server after the other, as `enter_free` does.
+        """
+        answers: list[int | None] = [None] * len(tickets)
+        calls = [requests.leave(ticket, Departure.RELEASED) for ticket in tickets]
+        started = self._io.now()
+        failures = await self._leave_round(tickets, calls, answers, timeout)
+        if any(first_word(failure) == "MOVED" for failure in failures):
+            remaining = time_left(self._io, timeout, started)
+            failures = await self._leave_round(tickets, calls, answers, remaining)
+        return answers, failures
+
+    async def _leave_round(
+        self,
+        tickets: Sequence[Ticket],
+        calls: list[bytes],
+        answers: list[int | None],
+        timeout: float,
+    ) -> list[RequestFailed]:
+        """Take out the tickets that have no answer yet. Fills in answers."""
+        started = self._io.now()
+        unanswered = [index for index, answer in enumerate(answers) if answer is None]
+        groups, failures = await self._by_node(tickets, unanswered, timeout)
+        for node, indexes in groups.items():
+            remaining = time_left(self._io, timeout, started)
+            replies = await self._try_batch(node, LEAVE, [calls[i] for i in indexes], remaining)
+            for index, reply in zip(indexes, replies, strict=True):
+                if isinstance(reply, RequestFailed):
+                    failures.append(reply)
+                else:
+                    answers[index] = reply
+        return failures
 
     async def batch(
         self, node: Node, script: Script, calls: list[bytes], timeout: float

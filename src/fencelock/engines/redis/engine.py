@@ -132,6 +132,17 @@ class RedisEngine(Engine):
         call = requests.leave(ticket, departure)
         return bool(await self._ask(ticket.name, LEAVE, call, timeout))
 
+    async def leave_all(self, tickets: Sequence[Ticket], *, timeout: float) -> list[bool]:
+        answers, failures = await self._batches.leave(tickets, timeout)
+        if failures:
+            error = self._engine_error(failures[0], None)
+            if any(answer is not None for answer in answers) or any(
+                failure.outcome == "unknown" for failure in failures
+            ):
+                error.outcome = "unknown"
+            raise error from failures[0]
+        return [bool(answer) for answer in answers]
+
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         parked = self._parked.get(ticket.id)
         if parked is None:  # its link broke meanwhile

@@ -100,6 +100,11 @@ class SqliteEngine(Engine):
         except Unsupported:
             return False  # a file that can't be opened has no tickets in it
 
+    async def leave_all(self, tickets: Sequence[Ticket], *, timeout: float) -> list[bool]:
+        for ticket in tickets:
+            self._listener.leaving(ticket.id)
+        return await self._transact(WRITE, timeout, None, Operations.leave_all, tickets)
+
     async def park(self, ticket: Ticket, until: float) -> Standing | None:
         return await self._listener.park(ticket.id, until)
 

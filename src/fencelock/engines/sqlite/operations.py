@@ -155,6 +155,14 @@ class Operations(Admission):
             self.remove_waiter(name, fence, holders, now, abandoned)
         return fence > 0
 
+    def leave_all(self, tickets: Sequence[Ticket]) -> list[bool]:
+        """Take out several released tickets."""
+        now = now_us()
+        return [
+            uncontended.give_back(self._execute, ticket, now) or self.leave(ticket)
+            for ticket in tickets
+        ]
+
     def evict(self, name: str) -> bool:
         """Take out the holders, and admit the next tickets."""
         now = now_us()

@@ -98,9 +98,11 @@ def test_a_card_is_charged_once(tmp_path: Path) -> None:
     assert calls == "2 calls, 1 charge"
 
 
-@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("example", sorted(EXAMPLES.rglob("*.py")), ids=lambda path: path.name)
 def test_every_example_is_short_and_tested(example: Path) -> None:
-    text = example.read_text()
+    text, name = example.read_text(), example.relative_to(EXAMPLES).as_posix()
     assert len(text.splitlines()) <= 80
-    assert f"Run it: python examples/{example.name}" in text
-    assert f'outcome("{example.name}", tmp_path' in Path(__file__).read_text()
+    assert f"Run it: python examples/{name}" in text
+    folder, _, file = name.rpartition("/")
+    tests = Path(__file__).with_name(f"test_{folder or 'examples'}.py").read_text()
+    assert f'outcome("{file}", tmp_path' in tests

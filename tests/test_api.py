@@ -20,6 +20,7 @@ from fencelock.core.url import Url
 from fencelock.engines.contract import Engine
 from fencelock.engines.diagnosis import Clock, Server
 from fencelock.guards import etcd, http, objects, proxy, zookeeper
+from fencelock.integrations import fastapi, starlette
 from fencelock.io.contract import IO, Event
 from fencelock.primitives.lease import AsyncLost, Lost
 from fencelock.servers.process import ServerFailed
@@ -37,6 +38,10 @@ GUARDS = {
     "proxy.FencingProxy": proxy.FencingProxy,
     "zookeeper.ZooKeeperGuard": zookeeper.ZooKeeperGuard,
     "zookeeper.AsyncZooKeeperGuard": zookeeper.AsyncZooKeeperGuard,
+}
+INTEGRATIONS = {
+    "fastapi.held": fastapi.held,
+    "starlette.answer_errors": starlette.answer_errors,
 }
 TOOLS = (ServerFailed,)
 """Errors of `fencelock torture`, which starts servers. No program that locks can meet them."""
@@ -56,6 +61,8 @@ def describe() -> str:
         list(_error_tree()),
         ["# for users: from fencelock.guards import …"],
         *(_describe(name, thing) for name, thing in GUARDS.items()),
+        ["# for users: from fencelock.integrations import …"],
+        *(_describe(name, thing) for name, thing in INTEGRATIONS.items()),
         ["# for users: from fencelock.observe import …"],
         *(_describe(name, getattr(observe, name)) for name in observe.__all__),
         ["# for users: from fencelock.doctor import …"],
@@ -183,7 +190,7 @@ def _is_error(thing: Any) -> bool:
 
 def test_everything_public_has_a_docstring() -> None:
     public = {name: getattr(fencelock, name) for name in fencelock.__all__}
-    for name, thing in {**public, **GUARDS}.items():
+    for name, thing in {**public, **GUARDS, **INTEGRATIONS}.items():
         assert inspect.getdoc(thing), name
         for member, function in inspect.getmembers(thing, inspect.isfunction):
             if not member.startswith("_") and function.__module__.startswith("fencelock."):

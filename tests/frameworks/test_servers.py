@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import importlib
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,18 +15,7 @@ import pytest
 import fencelock
 from tests.program import Program
 from tests.waiting import eventually
-
-
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP to a server that listens at a path: no other program can have taken it, unlike a port."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost")
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self._path)
+from tests.web import UnixConnection
 
 
 def get(path: str) -> Any:

@@ -38,6 +38,14 @@ def test_each_name_has_its_engine() -> None:
             two.renew()
 
 
+def test_all_engines_must_answer_a_ping() -> None:
+    with fencelock.Client({"near:*": memory(), "*": memory()}) as client:
+        assert client.ping() > 0
+    client = fencelock.Client({"near:*": memory(), "*": "redis://127.0.0.1:1"})
+    with client, pytest.raises(fencelock.EngineError):
+        client.ping()
+
+
 def test_the_hash_chooses_and_few_names_move() -> None:
     urls = [memory() for _ in range(3)]
     with fencelock.Client({"*": urls}) as three, fencelock.Client({"*": urls[:2]}) as two:

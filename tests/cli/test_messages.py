@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
+from fencelock.cli.main import cli
 from tests.cli.conftest import Cli
 from tests.servers import HOST, RedisFactory
 
@@ -22,7 +24,10 @@ LONG = "x" * 10_000
         (["run", "x", "--ttl", "0", "--", "ls"], "ttl must be between"),
         (["run", "x", "--ttl", "nan", "--", "ls"], "ttl must be between"),
         (["run", "x", "--ttl", "inf", "--", "ls"], "ttl must be between"),
-        (["run", "x", "--ttl", "soon", "--", "ls"], "'soon' is not a valid float"),
+        (
+            ["run", "x", "--ttl", "soon", "--", "ls"],
+            "'soon' is not a duration: give seconds, or for example 200ms",
+        ),
         (["run", "x", "-w", "-1", "--", "ls"], "timeout must be zero or more seconds"),
         (["run", "x", "-w", "nan", "--", "ls"], "timeout must be zero or more seconds"),
         (["run", "x", "-n", "-w", "1", "--", "ls"], "-n does not wait"),
@@ -38,12 +43,12 @@ LONG = "x" * 10_000
         (["show", ""], "a lock's name must not be empty"),
         (["break", "--yes"], "Missing argument 'NAME'."),
         (["show", "x", "--limit", "-1"], "-1 is not in the range"),
-        (["bench", "--seconds", "0"], "0.0 is not in the range 1<=x<=300"),
+        (["bench", "--seconds", "0"], "it must be between 1 and 300 seconds, not 0"),
         (["bench", "redis://a", "--url", "redis://b"], "The engine was given twice"),
         (["bench", "memory://"], "exist in one process only"),
         (["top", "redis://a", "--url", "redis://b"], "The engine was given twice"),
         (["top", "memory://"], "exist in one process only"),
-        (["top", "--interval", "0"], "0.0 is not in the range 0.1<=x<=3600"),
+        (["top", "--interval", "0"], "it must be between 0.1 and 3600 seconds, not 0"),
         (["top", "--sort", "size"], "'size' is not one of 'waiting', 'held', 'name'"),
         (["frob"], "No such command 'frob'."),
     ],
@@ -56,6 +61,14 @@ def test_a_command_line_that_makes_no_sense(
     assert message in ended.stderr
     assert ended.stderr.startswith("fencelock: ")
     assert ended.stderr.count("\n") == 1
+
+
+def test_every_duration_may_have_a_unit() -> None:
+    options = [option for command in cli.commands.values() for option in command.params]
+    plain = {
+        option.name for option in options if isinstance(option.type, click.types.FloatParamType)
+    }
+    assert plain <= {"rate", "zipf", "pairs_per_second"}  # these are no durations
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from uuid import uuid4
 import pytest
 
 import fencelock
+from fencelock.core.durations import Duration
 from fencelock.engines.contract import Traits
 from fencelock.io.blocking import run
 from fencelock.primitives.claim import Claim
@@ -170,7 +171,7 @@ class Cell:
             await self.run(client.close)
 
 
-def lasting(client: Any, ttl: float) -> dict[str, float]:
+def lasting(client: Any, ttl: Duration) -> dict[str, Duration]:
     """A ttl to ask for, of an engine that has one: `client.lock(name, **lasting(client, 0.5))`."""
     return {"ttl": ttl} if client.traits.leases_expire else {}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +15,9 @@ from fencelock.core.durations import (
     DRIFT,
     MAX_TTL,
     MIN_TTL,
+    check_keep,
+    check_per,
+    check_positive,
     check_timeout,
     check_ttl,
     deadline,
@@ -58,12 +63,31 @@ def test_bad_timeouts(timeout: float) -> None:
 @pytest.mark.parametrize("value", [True, "5", b"5", [5], 1j], ids=repr)
 @pytest.mark.parametrize("check", [check_ttl, check_timeout])
 def test_what_is_no_number(check: Any, value: Any) -> None:
-    with pytest.raises(TypeError, match=f"must be a number of seconds, not {type(value).__name__}"):
+    kind = type(value).__name__
+    with pytest.raises(TypeError, match=f"a number of seconds or a timedelta, not {kind}"):
         check(value)
 
 
+CHECKS: list[Callable[[Any], float]] = [
+    check_ttl,
+    check_timeout,
+    check_per,
+    lambda value: check_positive("it", value),
+    lambda value: check_keep("it", value),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=["ttl", "timeout", "per", "positive", "keep"])
+def test_a_timedelta_is_its_seconds(check: Callable[[Any], float]) -> None:
+    checked = check(timedelta(minutes=1, milliseconds=500))
+    assert checked == 60.5
+    assert type(checked) is float
+    with pytest.raises(ValueError, match=r"not -1\.0"):
+        check(timedelta(seconds=-1))
+
+
 def test_a_ttl_must_be_given() -> None:
-    with pytest.raises(TypeError, match="ttl must be a number of seconds, not NoneType"):
+    with pytest.raises(TypeError, match=r"ttl must be a number of seconds or .* not NoneType"):
         check_ttl(None)  # type: ignore[arg-type]
 
 
@@ -115,5 +139,7 @@ def test_a_ttl_is_not_suggested_for_nonsense(value: float, position: int) -> Non
 
 
 def test_a_ttl_is_not_suggested_for_what_is_no_number() -> None:
-    with pytest.raises(TypeError, match="latency must be a number of seconds, not str"):
+    with pytest.raises(
+        TypeError, match="latency must be a number of seconds or a timedelta, not str"
+    ):
         suggest_ttl(1.0, "1", 1.0)  # type: ignore[arg-type]

@@ -7,26 +7,35 @@ import pickle
 
 import pytest
 
+import fencelock
 from fencelock.core.errors import (
+    DeadlockVictim,
     EngineError,
     FencelockError,
     LeaseLost,
     LockTimeout,
+    QuorumLost,
+    RanBefore,
     StaleFence,
     UnsafeEngine,
     Unsupported,
     WouldDeadlock,
 )
+from fencelock.core.ticket import Holder, Owner
 
 ALL = [
     FencelockError("message", name="n"),
-    LockTimeout("message", name="n"),
+    LockTimeout("message", name="n", holder=Holder(Owner("here", 1), 7, 1.0, 2.0)),
     LeaseLost("message", name="n", reason="why"),
+    DeadlockVictim("message", name="n", transaction="t", cycle=("t", "u")),
+    RanBefore("message", name="n"),
     WouldDeadlock("message", name="n"),
-    Unsupported("message"),
+    Unsupported("message", longest_ttl=40.0),
     UnsafeEngine("message"),
-    EngineError("message", outcome="unknown", name="n"),
+    EngineError("message", outcome="not applied", name="n"),
+    QuorumLost("message", outcome="unknown", name="n"),
 ]
+STALE = StaleFence("order:42", 33, 34)
 
 
 @pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
@@ -35,7 +44,13 @@ def test_all_are_fencelock_errors(error: FencelockError) -> None:
     assert str(error) == "message"
 
 
-@pytest.mark.parametrize("error", ALL, ids=lambda error: type(error).__name__)
+def test_every_public_error_is_here() -> None:
+    public = (getattr(fencelock, name) for name in fencelock.__all__)
+    errors = {each for each in public if isinstance(each, type) and issubclass(each, Exception)}
+    assert errors == {type(error) for error in [*ALL, STALE]}
+
+
+@pytest.mark.parametrize("error", [*ALL, STALE], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("trip", [copy.copy, lambda error: pickle.loads(pickle.dumps(error))])
 def test_an_error_survives_a_trip(error: FencelockError, trip: object) -> None:
     arrived = trip(error)  # type: ignore[operator]
@@ -44,11 +59,16 @@ def test_an_error_survives_a_trip(error: FencelockError, trip: object) -> None:
     assert vars(arrived) == vars(error)
 
 
+@pytest.mark.parametrize("error", [*ALL, STALE], ids=lambda error: type(error).__name__)
+def test_an_error_is_made_again_from_its_arguments(error: FencelockError) -> None:
+    made = type(error)(*error.args)
+    assert (type(made), str(made)) == (type(error), str(error))
+    assert vars(made).keys() == vars(error).keys()
+
+
 def test_a_stale_fence_says_what_the_storage_has_seen() -> None:
-    error = StaleFence("order:42", given=33, newest=34)
-    arrived = pickle.loads(pickle.dumps(error))
-    assert (arrived.name, arrived.given, arrived.newest) == ("order:42", 33, 34)
-    assert str(arrived) == str(error)
+    for error in (STALE, type(STALE)(*STALE.args)):
+        assert (error.name, error.given, error.newest) == ("order:42", 33, 34)
     assert "33 was refused" in str(error)
 
 

@@ -27,7 +27,8 @@ FACES = {"sync": fencelock.Client, "async": fencelock.AsyncClient}
 
 # What a client offers besides primitives.
 NO_PRIMITIVES = {
-    *("break_lock", "close", "diagnose", "inspect", "names", "release_on_sigterm", "traits"),
+    *("break_lock", "close", "diagnose", "inspect", "names", "ping", "release_on_sigterm"),
+    "traits",
 }
 
 

@@ -94,6 +94,12 @@ async def test_every_cell_on_a_line(replica: Replica, house: House) -> None:
                     assert refused is not _may(who, right, name), (who, operation, name, answer)
 
 
+async def test_a_ping_needs_no_right(replica: Replica, house: House) -> None:
+    for token in house.tokens.values():
+        async with LineClient(replica, token) as line:
+            assert await line.ask("ping", timeout=5) == {"done": True}
+
+
 def test_without_a_right_token_nothing_is_open(replica: Replica, house: House) -> None:
     good = house.tokens["locker"]
     wrong = ("", "x", good[:-1], good + "x", good[:16] + "x" * 44, "flk_000000000000_" + "A" * 43)

@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -15,7 +16,7 @@ import click
 from fencelock.cli import exits
 from fencelock.cli.messages import printable, say
 from fencelock.cli.options import (
-    checked,
+    duration_option,
     engine_argument,
     json_option,
     only_url,
@@ -54,20 +55,16 @@ Examples:
     metavar="CHECK",
     help="Take this check as ok: you know that it is. May be given several times.",
 )
-@click.option(
+@duration_option(
     "--ttl",
-    type=float,
-    callback=checked(check_ttl),
-    metavar="S",
+    check=check_ttl,
     help="The ttl of your locks. Default: that of the engine.",
 )
-@click.option(
+@duration_option(
     "--timeout",
-    type=float,
-    default=2.0,
+    check=partial(check_positive, "timeout"),
+    default="2s",
     show_default=True,
-    callback=checked(lambda seconds: check_positive("timeout", seconds)),
-    metavar="S",
     help="How long each request may take.",
 )
 @click.option("--probe", is_flag=True, help="Also take a lock and hand it over.")

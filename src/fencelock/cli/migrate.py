@@ -10,7 +10,8 @@ import click
 
 from fencelock.cli import exits
 from fencelock.cli.messages import say
-from fencelock.cli.options import open_client, url_option
+from fencelock.cli.options import duration_option, open_client, url_option
+from fencelock.core.durations import check_timeout
 
 if TYPE_CHECKING:
     from fencelock.client import Client
@@ -28,13 +29,12 @@ Examples:
 @click.argument("pattern")
 @url_option
 @click.option("--to", "target", metavar="URL", required=True, help="The new engine.")
-@click.option(
+@duration_option(
     "-w",
     "--timeout",
-    type=click.FloatRange(min=0),
-    default=60.0,
+    check=check_timeout,
+    default="60s",
     show_default=True,
-    metavar="SECONDS",
     help="How long to wait until the names are free.",
 )
 @click.pass_context

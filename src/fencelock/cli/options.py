@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencelock.core.durations import seconds
 from fencelock.core.errors import Unsupported
 from fencelock.core.names import check_name
 
@@ -38,6 +39,28 @@ def checked(check: Callable[[Any], Any]) -> Callable[..., Any]:
             return value if value is None else check(value)
 
     return callback
+
+
+def duration_option(
+    *names: str, check: Callable[[float], float], help: str, **others: Any
+) -> Callable[[Any], Any]:
+    """An option that takes seconds, or a number with a unit: 200ms, 15m, 1h."""
+
+    def parse(text: str) -> float:
+        return check(seconds(text))
+
+    return click.option(*names, metavar="DURATION", callback=checked(parse), help=help, **others)
+
+
+def between(least: float, most: float) -> Callable[[float], float]:
+    """Checks that a duration is neither shorter nor longer than that."""
+
+    def check(given: float) -> float:
+        if not least <= given <= most:
+            raise ValueError(f"it must be between {least:g} and {most:g} seconds, not {given:g}")
+        return given
+
+    return check
 
 
 def metrics_file(text: str) -> Path:

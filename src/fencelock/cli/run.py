@@ -10,10 +10,14 @@ import click
 
 from fencelock.cli import exits
 from fencelock.cli.messages import printable
-from fencelock.cli.options import checked, metrics_file, name_argument, url_option
-from fencelock.core.durations import check_keep, check_timeout, check_ttl, seconds
-
-_seconds_option = partial(click.option, type=float, metavar="SECONDS")
+from fencelock.cli.options import (
+    checked,
+    duration_option,
+    metrics_file,
+    name_argument,
+    url_option,
+)
+from fencelock.core.durations import check_keep, check_timeout, check_ttl
 
 
 class _Run(click.Command):
@@ -94,17 +98,17 @@ Exit codes: the exit code of the command, or:
 @click.option(
     "-n", "--nonblock", is_flag=True, help="Don't wait: fail at once if the lock is not free."
 )
-@_seconds_option(
+@duration_option(
     "-w",
     "--timeout",
-    callback=checked(check_timeout),
+    check=check_timeout,
     help="Wait no longer than this. Default: no limit.",
 )
-@_seconds_option(
+@duration_option(
     "--ttl",
-    callback=checked(check_ttl),
+    check=check_ttl,
     help="How long the lock stays taken if this machine dies. While the command runs, it is renewed. "
-    "Default: 30.",
+    "Default: 30s.",
 )
 @click.option(
     "-E",
@@ -116,16 +120,16 @@ Exit codes: the exit code of the command, or:
     show_default=True,
     help="Exit code if the lock was not free in time.",
 )
-@_seconds_option(
+@duration_option(
     "--grace",
+    check=float,  # what is allowed depends on the ttl
     help="Time between SIGTERM and SIGKILL when the lease is lost. "
-    "Less than half of the ttl. Default: a sixth of the ttl, at most 10.",
+    "Less than half of the ttl. Default: a sixth of the ttl, at most 10s.",
 )
-@click.option(
+@duration_option(
     "--once-per",
     "period",
-    metavar="DURATION",
-    callback=checked(lambda text: check_keep("--once-per", seconds(text))),
+    check=partial(check_keep, "--once-per"),
     help="Do nothing, and succeed, if the command runs now or was started within this time, e.g. 1h. "
     "A run that failed does not count.",
 )

@@ -17,7 +17,9 @@ import click
 from fencelock.cli import exits
 from fencelock.cli.messages import say
 from fencelock.cli.options import (
+    between,
     checked,
+    duration_option,
     engine_argument,
     only_url,
     url_option,
@@ -52,24 +54,21 @@ Examples:
 @click.option(
     "--self", "own", type=click.Choice(_ENGINES), help="Start private servers, and torture those."
 )
-@click.option(
+@duration_option(
     "--seconds",
-    type=click.FloatRange(1, 86_400),
-    default=60.0,
+    check=between(1, 86_400),
+    default="60s",
     show_default=True,
-    metavar="S",
     help="For how long faults happen.",
 )
 @click.option("--primitive", type=click.Choice(_PRIMITIVES), default="lock", show_default=True)
 @click.option("--permits", type=click.IntRange(2, 100), default=3, show_default=True, metavar="N",
               help="Of a semaphore.")  # fmt: skip
-@click.option(
+@duration_option(
     "--ttl",
-    type=float,
-    default=2.0,
+    check=check_ttl,
+    default="2s",
     show_default=True,
-    callback=checked(check_ttl),
-    metavar="S",
     help="The ttl of the locks.",
 )
 @click.option("--processes", type=click.IntRange(2, 64), default=6, show_default=True, metavar="N")

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
 from fencelock.client.base import BaseClient, default_url
+from fencelock.client.inquiries import AsyncInquiries, Inquiries
 from fencelock.client.options import (
     AsyncHoldOptions,
     AsyncOptions,
@@ -17,20 +18,17 @@ from fencelock.client.options import (
     PolicyName,
     RateOptions,
 )
-from fencelock.core.durations import check_positive
+from fencelock.core.durations import Duration
 from fencelock.core.function_kind import is_async
-from fencelock.core.names import check_name, is_name
-from fencelock.core.ticket import Inspection
+from fencelock.core.names import check_name
 from fencelock.io.blocking import BlockingIO, blocking
 from fencelock.io.contract import IO
 from fencelock.primitives.lease import AsyncLease, Lease
 from fencelock.primitives.lock import AsyncLock, Lock
 from fencelock.primitives.rwlock import ReadWriteLock
-from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
 # Most programs need locks only: the other primitives are imported when they are first used.
 if TYPE_CHECKING:
-    from fencelock.doctor import Report
     from fencelock.primitives.election import AsyncElection, Election
     from fencelock.primitives.locked import AsyncDecorator, Decorator
     from fencelock.primitives.once import AsyncSchedule, Schedule, TakesLease
@@ -56,7 +54,7 @@ T = TypeVar("T")
 DAY = 86_400.0
 
 
-class AsyncClient(BaseClient):
+class AsyncClient(AsyncInquiries):
     """Locks for asyncio programs. Works in every event loop and in a forked child; leases do not move.
 
     The arguments are those of `Client`, and so are the options of its methods. There are two differences.
@@ -88,7 +86,7 @@ class AsyncClient(BaseClient):
         return self._semaphore(AsyncLock, name, permits, weight, made)
 
     def rate(
-        self, name: str, limit: int, per: float = 60.0, **options: Unpack[RateOptions]
+        self, name: str, limit: int, per: Duration = 60.0, **options: Unpack[RateOptions]
     ) -> AsyncRate:
         """At most so many per time, over all machines: as `Client.rate`."""
         from fencelock.primitives.rate import AsyncRate
@@ -106,9 +104,9 @@ class AsyncClient(BaseClient):
         self,
         policy: PolicyName = "wait-die",
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         attempts: int = 100,
-        patience: float = 0.5,
+        patience: Duration = 0.5,
         **options: Unpack[CommonOptions],
     ) -> AsyncTransaction:
         """Several locks, taken one after the other without deadlock: as `Client.transaction`."""
@@ -157,7 +155,7 @@ class AsyncClient(BaseClient):
         return await async_once(lock, work, keep=keep, errors=errors)
 
     def scheduled(
-        self, name: str, *, at_most_every: float, **options: Unpack[CommonOptions]
+        self, name: str, *, at_most_every: Duration, **options: Unpack[CommonOptions]
     ) -> AsyncSchedule:
         """Decorate a job that many machines start at the same times: as `Client.scheduled`."""
         from fencelock.primitives.once import async_scheduled
@@ -172,56 +170,6 @@ class AsyncClient(BaseClient):
         self.lock("any name", **options)  # a wrong option is refused here
         return async_locked(name, lambda filled: self.lock(filled, **options))
 
-    async def inspect(self: BaseClient, name: str, *, limit: int = 100) -> Inspection:
-        """Who holds a name and who waits for it. `limit` is how many waiters are listed."""
-        if type(limit) is not int or limit < 0:
-            raise ValueError(f"limit must be a whole number, zero or more, not {limit!r}")
-        return await self._context.engine.inspect(
-            check_name(name), limit=limit, timeout=REQUEST_TIMEOUT
-        )
-
-    async def names(self: BaseClient, pattern: str = "*") -> list[str]:
-        """The names that are held or waited for now, e.g. `names("order:*")`."""
-        if not isinstance(pattern, str):
-            raise TypeError(f"a pattern must be a str, not {type(pattern).__name__}")
-        found = await self._context.engine.names(pattern, timeout=REQUEST_TIMEOUT)
-        return list(filter(is_name, found))
-
-    async def break_lock(self: BaseClient, name: str) -> bool:
-        """Take a lock from its holder. A holder of this client learns it at once, any other holder at its
-        next renewal. Returns False if nobody held it."""
-        context = self._context
-        broken = await context.engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
-        if broken:
-            if self._audience.listening:
-                from fencelock.observe.events import Broken  # few programs need it
-
-                engine = context.engine.label_of(name)
-                owner = context.owned(self._defaults.owner)
-                self._audience.tell(Broken, (name, engine, owner))
-            await context.notice_eviction(name)
-        return broken
-
-    async def diagnose(
-        self: BaseClient, *, ttl: float | None = None, timeout: float = 2.0, probe: bool = False
-    ) -> Report:
-        """Examine the engine's servers: what is a lock there really good for? As `fencelock doctor`.
-
-        `ttl` is that of your locks; default: the client's. `timeout` is for each request. Nothing is changed,
-        unless `probe` is set: then it takes a lock and hands it over. `EngineError` if nothing can be
-        examined."""
-        from fencelock.doctor import examine  # few programs need it
-
-        ttl = self._defaults.ttl if ttl is None else self._check_ttl(ttl)
-        context = self._context
-        return await examine(
-            context.bare_engine,
-            context.io,
-            ttl=ttl,
-            timeout=check_positive("timeout", timeout),
-            probe=probe,
-        )
-
     async def close(self: BaseClient) -> None:
         """Release what is still held and close the connections."""
         await self._context.close()
@@ -233,7 +181,7 @@ class AsyncClient(BaseClient):
         await self.close()
 
 
-class Client(BaseClient):
+class Client(Inquiries):
     """Locks for blocking programs. Safe to share between threads. Works in a forked child, too.
 
     `url` chooses the engine; without one it is `FENCELOCK_URL` or a SQLite file in the user's state
@@ -280,7 +228,7 @@ class Client(BaseClient):
         return self._semaphore(Lock, name, permits, weight, made)
 
     def rate(
-        self, name: str, limit: int, per: float = 60.0, **options: Unpack[RateOptions]
+        self, name: str, limit: int, per: Duration = 60.0, **options: Unpack[RateOptions]
     ) -> Rate:
         """At most `limit` permits in any `per` seconds, over all machines, by the engine's clock. Each
         acquire takes `weight` permits (1), in order of arrival. Nobody releases them: they expire.
@@ -303,9 +251,9 @@ class Client(BaseClient):
         self,
         policy: PolicyName = "wait-die",
         *,
-        timeout: float | None = None,
+        timeout: Duration | None = None,
         attempts: int = 100,
-        patience: float = 0.5,
+        patience: Duration = 0.5,
         **options: Unpack[CommonOptions],
     ) -> Transaction:
         """Several locks, taken one after the other without deadlock. A transaction that would wait in a
@@ -354,7 +302,7 @@ class Client(BaseClient):
         return once(lock, work, keep=keep, errors=errors)
 
     def scheduled(
-        self, name: str, *, at_most_every: float, **options: Unpack[CommonOptions]
+        self, name: str, *, at_most_every: Duration, **options: Unpack[CommonOptions]
     ) -> Schedule:
         """Decorate a job that many machines start at the same times: `@client.scheduled("report",
         at_most_every=3600)`. The job takes no arguments, or a `lease`. It runs once per period and never
@@ -378,10 +326,6 @@ class Client(BaseClient):
         self.lock("any name", **options)  # a wrong option is refused here
         return locked(name, lambda filled: self.lock(filled, **options))
 
-    inspect = blocking(AsyncClient.inspect)
-    names = blocking(AsyncClient.names)
-    break_lock = blocking(AsyncClient.break_lock)
-    diagnose = blocking(AsyncClient.diagnose)
     close = blocking(AsyncClient.close)
 
     def __enter__(self) -> Client:

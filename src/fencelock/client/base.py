@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencelock.client.options import KnowsOptions, RateOptions
-from fencelock.core.durations import check_per, check_positive
+from fencelock.core.durations import Duration, check_per, check_positive
 from fencelock.core.errors import FencelockError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name
 from fencelock.core.ticket import ALONE, Owner, Share
@@ -52,11 +52,11 @@ class BaseClient:
         self,
         url: str | Routes | None = None,
         *,
-        ttl: float | None = None,
+        ttl: Duration | None = None,
         label: str = "",
         purpose: Guarantee = "efficiency",
         observers: Iterable[Observer] = (),
-        warn_after: float | None = None,
+        warn_after: Duration | None = None,
         diagnose: bool = False,
     ) -> None:
         owner = _owner(label)
@@ -163,7 +163,7 @@ class BaseClient:
         _check_numbers("permits", permits, weight)
         return kind(self._contexts, check_name(name), options, Share.of(permits, weight))
 
-    def _rate(self, kind: type[R], name: str, limit: int, per: float, given: RateOptions) -> R:
+    def _rate(self, kind: type[R], name: str, limit: int, per: Duration, given: RateOptions) -> R:
         if not self.traits.supports_rates:
             raise Unsupported(NO_RATES)
         weight = given.get("weight", 1)
@@ -234,8 +234,8 @@ def _new_context(
     return Context(engine, io, audience)
 
 
-def _checked_warn_after(seconds: float | None) -> float | None:
-    return None if seconds is None else check_positive("warn_after", seconds)
+def _checked_warn_after(given: Duration | None) -> float | None:
+    return None if given is None else check_positive("warn_after", given)
 
 
 def _owner(label: str) -> Owner:

@@ -2,6 +2,7 @@
 
 The methods of the clients take them as `**options: Unpack[…]`, so a type checker knows each option in each
 method, and an editor completes it. A program can do the same in a function that passes options on.
+A duration is a number of seconds or a `timedelta`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
+from fencelock.core.durations import Duration
 from fencelock.engines.contract import Guarantee
 
 if TYPE_CHECKING:
@@ -28,13 +30,13 @@ class KnowsOptions(Protocol):
 class CommonOptions(TypedDict, total=False):
     """Options of everything that a client makes."""
 
-    ttl: float | None
+    ttl: Duration | None
     """Seconds that a lease lives unless it is renewed. None: the client's ttl."""
     label: str | None
     """Says in listings and messages who holds or waits. None: the client's label."""
     purpose: Guarantee | None
     """With "correctness" an engine that can't promise that is refused. None: the client's purpose."""
-    warn_after: float | None
+    warn_after: Duration | None
     """Seconds after which the log says where a lease that is still held was acquired. None: the
     client's."""
 
@@ -42,18 +44,18 @@ class CommonOptions(TypedDict, total=False):
 class OnceOptions(CommonOptions, total=False):
     """Options of `once`."""
 
-    keep: float
+    keep: Duration
     """Seconds for which the result is kept, from the beginning of the work."""
     errors: bool
     """Keeps a failure too."""
-    timeout: float | None
+    timeout: Duration | None
     """Seconds to wait while another caller does the work. None waits for ever, 0 does not wait."""
 
 
 class HoldOptions(CommonOptions, total=False):
     """Options of `Client.semaphore`, `lock_all` and `election`."""
 
-    timeout: float | None
+    timeout: Duration | None
     """Seconds to wait. None waits for ever, 0 does not wait."""
     on_lost: Callable[[Lease], Any] | None
     """Is called with the lease when that is lost."""
@@ -64,9 +66,9 @@ class RateOptions(TypedDict, total=False):
 
     weight: int
     """How many permits each acquire takes: 1 if not given."""
-    ttl: float | None
+    ttl: Duration | None
     """Seconds after which a waiter that died loses its place. None: the client's ttl."""
-    timeout: float | None
+    timeout: Duration | None
     """Seconds to wait. None waits for ever, 0 does not wait."""
     label: str | None
     """Says in listings and messages who took a permit or waits. None: the client's label."""
@@ -86,7 +88,7 @@ class Options(HoldOptions, total=False):
 class AsyncHoldOptions(CommonOptions, total=False):
     """Options of `AsyncClient.semaphore`, `lock_all` and `election`."""
 
-    timeout: float | None
+    timeout: Duration | None
     """Seconds to wait. None waits for ever, 0 does not wait."""
     on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None
     """Is called with the lease when that is lost. "cancel" cancels the body of the `async with`."""

@@ -1,8 +1,15 @@
-"""The durations that a caller can give, all in seconds: ttl, timeout and others."""
+"""The durations that a caller can give: ttl, timeout and others. Inside, all are seconds."""
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+Duration: TypeAlias = "float | timedelta"
+"""What a caller may give: a number of seconds, or a `timedelta`."""
 
 DEFAULT_TTL = 30.0
 MIN_TTL = 0.1
@@ -17,8 +24,8 @@ MARGIN = 0.002
 """The time between the check that a lease is held and the use of the answer."""
 
 
-def check_ttl(ttl: float) -> float:
-    """Return the ttl as a float, or raise an error that says what a ttl must be."""
+def check_ttl(ttl: Duration) -> float:
+    """Return the ttl in seconds, or raise an error that says what a ttl must be."""
     if type(ttl) is not float:
         ttl = _number("ttl", ttl)
     if not MIN_TTL <= ttl <= MAX_TTL:
@@ -29,8 +36,8 @@ def check_ttl(ttl: float) -> float:
     return ttl
 
 
-def check_timeout(timeout: float | None) -> float:
-    """Return the timeout as a float, infinite for None, or raise an error that says what it must be."""
+def check_timeout(timeout: Duration | None) -> float:
+    """Return the timeout in seconds, infinite for None, or raise an error that says what it must be."""
     if timeout is None:
         return math.inf
     timeout = _number("timeout", timeout)
@@ -41,16 +48,16 @@ def check_timeout(timeout: float | None) -> float:
     return timeout
 
 
-def check_positive(what: str, seconds: float) -> float:
-    """Return a duration as a float, or raise an error that says that it must be positive and finite."""
-    seconds = _number(what, seconds)
+def check_positive(what: str, duration: Duration) -> float:
+    """Return a duration in seconds, or raise an error that says that it must be positive and finite."""
+    seconds = _number(what, duration)
     if not 0 < seconds < math.inf:
         raise ValueError(f"{what} must be more than zero seconds, not {seconds}")
     return seconds
 
 
-def check_per(per: float) -> float:
-    """Return the span of a rate as a float, or raise an error that says what it must be."""
+def check_per(per: Duration) -> float:
+    """Return the span of a rate in seconds, or raise an error that says what it must be."""
     per = _number("per", per)
     if not MIN_TTL <= per <= MAX_TTL:
         raise ValueError(
@@ -60,17 +67,23 @@ def check_per(per: float) -> float:
     return per
 
 
-def check_keep(what: str, keep: float) -> float:
-    """Return how long to keep a note as a float, or raise an error that says what it must be."""
+def check_keep(what: str, keep: Duration) -> float:
+    """Return how long to keep a note in seconds, or raise an error that says what it must be."""
     keep = _number(what, keep)
     if not MIN_TTL <= keep <= MAX_KEEP:
         raise ValueError(f"{what} must be between {MIN_TTL} and {MAX_KEEP:.0f} seconds, not {keep}")
     return keep
 
 
-def _number(what: str, value: float) -> float:
+def _number(what: str, value: Duration) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{what} must be a number of seconds, not {type(value).__name__}")
+        from datetime import timedelta  # most programs give numbers
+
+        if isinstance(value, timedelta):
+            return value.total_seconds()
+        raise TypeError(
+            f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}"
+        )
     try:
         return float(value)
     except OverflowError:  # the int is too big for a float
@@ -101,7 +114,7 @@ def deadline(sent: float, ttl: float) -> float:
     return sent + ttl * (1 - DRIFT) - MARGIN
 
 
-def suggest_ttl(operation: float, latency: float, drift: float) -> float:
+def suggest_ttl(operation: Duration, latency: Duration, drift: Duration) -> float:
     """A ttl for a lock around an operation: twice the sum of what can make it late, in seconds.
 
     A lease must outlive the slowest normal run of the work that it protects (`operation`), the slowest
@@ -109,8 +122,10 @@ def suggest_ttl(operation: float, latency: float, drift: float) -> float:
     Twice the sum leaves room for one retry of everything. Longer is not safer: after a holder dies,
     all waiters wait for the rest of its ttl.
     """
-    parts = {"operation": operation, "latency": latency, "drift": drift}
-    for what, value in parts.items():
-        if not 0 <= _number(what, value) < math.inf:
+    total = 0.0
+    for what, value in {"operation": operation, "latency": latency, "drift": drift}.items():
+        part = _number(what, value)
+        if not 0 <= part < math.inf:
             raise ValueError(f"{what} must be zero or more seconds, not {value}")
-    return 2 * sum(parts.values())
+        total += part
+    return 2 * total

@@ -27,7 +27,10 @@ Outcome = Literal["not applied", "unknown"]
 
 
 class FencelockError(Exception):
-    """The base of all errors that Fencelock raises. `name` is the lock's name, if there is one."""
+    """The base of all errors that Fencelock raises. `name` is the lock's name, if there is one.
+
+    `type(error)(*error.args)` makes an error with the same message. Task queues send errors like that.
+    """
 
     def __init__(self, message: str, *, name: str | None = None) -> None:
         super().__init__(message)
@@ -52,7 +55,9 @@ class LockTimeout(FencelockError, TimeoutError):
     `holder` describes the holder, if the engine could still tell.
     """
 
-    def __init__(self, message: str, *, name: str, holder: Holder | None = None) -> None:
+    def __init__(
+        self, message: str, *, name: str | None = None, holder: Holder | None = None
+    ) -> None:
         super().__init__(message, name=name)
         self.holder = holder
 
@@ -60,7 +65,7 @@ class LockTimeout(FencelockError, TimeoutError):
 class LeaseLost(FencelockError):
     """The lease was held and can't be trusted any more. `reason` says why."""
 
-    def __init__(self, message: str, *, name: str, reason: str) -> None:
+    def __init__(self, message: str, *, name: str | None = None, reason: str = "") -> None:
         super().__init__(message, name=name)
         self.reason = reason
 
@@ -68,14 +73,17 @@ class LeaseLost(FencelockError):
 class StaleFence(FencelockError):
     """A guard refused a write, because a newer holder has used the storage. Nothing was changed."""
 
-    def __init__(self, name: str, *, given: int, newest: int) -> None:
-        super().__init__(
-            f"{name!r}: fence {given} was refused, as the storage has seen {newest}: another holder has "
-            "taken over, so stop and don't try again with this lease",
-            name=name,
-        )
+    def __init__(self, name: str, given: int, newest: int) -> None:
+        super().__init__(name, name=name)
+        self.args = name, given, newest
         self.given = given
         self.newest = newest
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name!r}: fence {self.given} was refused, as the storage has seen {self.newest}: another "
+            "holder has taken over, so stop and don't try again with this lease"
+        )
 
 
 class WouldDeadlock(FencelockError):
@@ -90,7 +98,12 @@ class DeadlockVictim(FencelockError):
     """
 
     def __init__(
-        self, message: str, *, name: str, transaction: str, cycle: tuple[Any, ...] = ()
+        self,
+        message: str,
+        *,
+        name: str | None = None,
+        transaction: str = "",
+        cycle: tuple[Any, ...] = (),
     ) -> None:
         super().__init__(message, name=name)
         self.transaction = transaction
@@ -121,7 +134,9 @@ class UnsafeEngine(FencelockError):
 class EngineError(FencelockError):
     """The engine could not be reached, or it refused. `outcome` says whether it may have acted."""
 
-    def __init__(self, message: str, *, outcome: Outcome, name: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, outcome: Outcome = "unknown", name: str | None = None
+    ) -> None:
         super().__init__(message, name=name)
         self.outcome: Outcome = outcome
 

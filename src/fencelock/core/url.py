@@ -8,6 +8,8 @@ from posixpath import join
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from fencelock.core.durations import seconds
+
 _NAMED = ("memory",)
 """Schemes whose URLs contain a name and no host. The name is any text."""
 
@@ -110,16 +112,18 @@ class Url(NamedTuple):
         return int(text)
 
     def seconds(self, option: str, default: float) -> float:
-        """The value of an option that is a number of seconds."""
+        """The value of an option that is a duration: 2, 500ms, 1m."""
         text = self.options.get(option)
         if text is None:
             return default
         try:
-            value = float(text)
+            value = seconds(text)
         except ValueError:
             value = math.nan
         if not 0 < value < math.inf:
-            raise ValueError(f"{self}: option {option} must be a number of seconds above 0")
+            raise ValueError(
+                f"{self}: option {option} must be more than 0 seconds, e.g. 2 or 500ms"
+            )
         return value
 
 

@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fencelock.core.durations import DEFAULT_TTL, check_ttl
+from fencelock.core.durations import DEFAULT_TTL, Duration, check_ttl
 from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import Departure, Inspection, Place, Standing, Ticket
 
@@ -54,6 +54,9 @@ REENTERED = (
     "a signal handler or a finalizer asked for a lock in the middle of another request of the same "
     "thread: let it set a flag, and ask outside of it"
 )
+
+PINGED = "fencelock-ping"
+"""The name about which most engines are asked to see whether they answer. Nobody holds it."""
 
 Guarantee = Literal["efficiency", "correctness"]
 
@@ -114,8 +117,8 @@ class Traits(NamedTuple):
         answer. That is three heartbeats, because tickets are renewed after a third of their ttl."""
         return DEFAULT_TTL if self.heartbeat is None else 3 * self.heartbeat
 
-    def check_ttl(self, ttl: float) -> float:
-        """Return the ttl as a float, or raise an error that says what a ttl must be."""
+    def check_ttl(self, ttl: Duration) -> float:
+        """Return the ttl in seconds, or raise an error that says what a ttl must be."""
         if self.heartbeat is not None:
             raise Unsupported(
                 "locks of this engine last as long as their connection, so there is no ttl: leave it "
@@ -250,6 +253,13 @@ class Engine(ABC):
 
         A ticket that held alone counts as lost. When the answer comes, no evicted ticket holds any more.
         """
+
+    async def ping(self, *, timeout: float) -> None:
+        """Return if requests are answered now; `EngineError` if not.
+
+        One cheap request that changes nothing, and needs no right that the engine does not need for locks.
+        """
+        await self.inspect(PINGED, limit=0, timeout=timeout)
 
     async def diagnose(self, *, timeout: float, probe: bool = False) -> Sequence[Server]:
         """What each server behind this engine says about itself, for `fencelock.doctor` to judge.

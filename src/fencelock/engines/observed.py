@@ -102,6 +102,9 @@ class ObservedEngine(Engine):
     def names(self, pattern: str, *, timeout: float) -> Coroutine[Any, Any, list[str]]:
         return self._timed("names", self._engine.names(pattern, timeout=timeout))
 
+    def ping(self, *, timeout: float) -> Coroutine[Any, Any, None]:
+        return self._timed("ping", self._engine.ping(timeout=timeout))
+
     def evict(self, name: str, *, timeout: float) -> Coroutine[Any, Any, bool]:
         return self._timed("evict", self._engine.evict(name, timeout=timeout))
 

@@ -159,6 +159,10 @@ class RoutedEngine(Engine):
             found += [name for name in names if self.part_of(name) is engine]
         return sorted(found)
 
+    async def ping(self, *, timeout: float) -> None:
+        for engine in self._engines:
+            await engine.ping(timeout=timeout)
+
     async def evict(self, name: str, *, timeout: float) -> bool:
         return await self.part_of(name).evict(name, timeout=timeout)
 

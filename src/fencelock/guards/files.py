@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from fencelock.core.durations import Duration, check_timeout
 from fencelock.guards.lease_like import LeaseLike, holder_of, refused
 
 P = ParamSpec("P")
@@ -26,11 +27,11 @@ _RETRY_EVERY = 0.01
 class BaseFencedFile:
     """What `FencedFile` and `AsyncFencedFile` share."""
 
-    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 10.0) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, timeout: Duration = 10.0) -> None:
         self.path = Path(path).resolve()  # also through a link, the fence is the same
         self._fence = self.path.with_name(self.path.name + ".fence")
         self._lock = self.path.with_name(self.path.name + ".lock")
-        self._timeout = timeout
+        self._timeout = check_timeout(timeout)
 
     def _check(self, lease: LeaseLike) -> None:
         given = (lease.fence, holder_of(lease))

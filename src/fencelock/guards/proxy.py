@@ -16,6 +16,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from fencelock.core.durations import Duration, check_positive
 from fencelock.guards.http import KEY, Refusal, WsgiFence
 from fencelock.guards.lease_like import LeaseLike
 from fencelock.guards.rows import SqlGuard
@@ -39,13 +40,13 @@ class FencingProxy(WsgiFence):
     """
 
     def __init__(
-        self, upstream: str, fences: str | os.PathLike[str], *, timeout: float = 30.0
+        self, upstream: str, fences: str | os.PathLike[str], *, timeout: Duration = 30.0
     ) -> None:
         self._upstream = urlsplit(upstream)
         if self._upstream.scheme not in ("http", "https") or not self._upstream.hostname:
             raise ValueError(f"the storage must be an http:// or https:// URL, not {upstream!r}")
         self._fences = os.fspath(fences)
-        self._timeout = timeout
+        self._timeout = check_positive("timeout", timeout)
         self._guard = SqlGuard()
         with self._transaction() as connection:
             self._guard.create(connection)

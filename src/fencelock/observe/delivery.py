@@ -9,6 +9,7 @@ import weakref
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
+from fencelock.core.durations import Duration, check_timeout
 from fencelock.observe.events import Event
 from fencelock.observe.observer import Observer, busy, complain, log
 
@@ -118,9 +119,9 @@ def delivery_to(observer: Observer) -> Delivery:
     return found
 
 
-def flush(timeout: float = 1.0) -> bool:
+def flush(timeout: Duration = 1.0) -> bool:
     """Wait until every observer has heard of all that has happened. False if that takes too long."""
-    until = time.monotonic() + timeout
+    until = time.monotonic() + check_timeout(timeout)
     # Each one gets its chance, even if the first one is stuck.
     flushed = [each.flush(until - time.monotonic()) for each in list(_all.values())]
     return all(flushed)

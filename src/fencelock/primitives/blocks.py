@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from fencelock.core.durations import Duration
 from fencelock.primitives.claim import WITHDRAWN, Claim
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
@@ -66,10 +67,12 @@ class BlockingBlocks(Blocks[BlockingH]):
     """`with` blocks."""
 
     @abstractmethod
-    def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> BlockingH:
+    def _acquired(
+        self, undo: list[Undo], timeout: Duration | _Default | None = DEFAULT
+    ) -> BlockingH:
         """Wait, and hold it. Adds to `undo` what undoes each step."""
 
-    def _acquire(self, timeout: float | _Default | None = DEFAULT) -> BlockingH:
+    def _acquire(self, timeout: Duration | _Default | None = DEFAULT) -> BlockingH:
         undo: list[Undo] = []
         try:
             return self._acquired(undo, timeout)
@@ -109,7 +112,7 @@ class AsyncBlocks(Blocks[AsyncH]):
     """`async with` blocks."""
 
     @abstractmethod
-    async def _acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncH:
+    async def _acquire(self, timeout: Duration | _Default | None = DEFAULT) -> AsyncH:
         """Wait, and hold it. If that fails, nothing stays behind."""
 
     async def __aenter__(self) -> AsyncH:

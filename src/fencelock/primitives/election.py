@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from fencelock.core.backoff import Backoff
+from fencelock.core.durations import Duration
 from fencelock.core.errors import EngineError, FencelockError
 from fencelock.core.lease import LeaseState
 from fencelock.core.names import check_name
@@ -189,11 +190,11 @@ class BaseElection(Blocks[T]):
 class Election(BaseElection[Term], BlockingBlocks[Term]):
     """One candidate in an election. `with election as term:` campaigns, leads and resigns."""
 
-    def campaign(self, timeout: float | _Default | None = DEFAULT) -> Term:
+    def campaign(self, timeout: Duration | _Default | None = DEFAULT) -> Term:
         """Wait until elected. The lease is the term: its fence is the term's number."""
         return self._in_open_block(self._acquire(timeout))
 
-    def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Term:
+    def _acquired(self, undo: list[Undo], timeout: Duration | _Default | None = DEFAULT) -> Term:
         claim = self._office()._acquired(undo, timeout)._hand_over()
         return run(self._elected(Term(claim), undo))
 
@@ -263,7 +264,7 @@ class Election(BaseElection[Term], BlockingBlocks[Term]):
 class AsyncElection(BaseElection[AsyncTerm], AsyncBlocks[AsyncTerm]):
     """One candidate in an election. `async with election as term:` campaigns, leads and resigns."""
 
-    async def campaign(self, timeout: float | _Default | None = DEFAULT) -> AsyncTerm:
+    async def campaign(self, timeout: Duration | _Default | None = DEFAULT) -> AsyncTerm:
         """Wait until elected. The lease is the term: its fence is the term's number."""
         lease = await self._office().acquire(timeout)
         term = AsyncTerm(lease._hand_over())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from fencelock.core.durations import Duration, check_timeout
 from fencelock.core.errors import EngineError, LeaseLost, Unsupported
 from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import READING, Owner, Ticket
@@ -77,6 +78,10 @@ class BaseLease(Holding):
     def state(self) -> LeaseState:
         """Held, suspended, lost or released, by this moment's clock."""
         return self._claim.lease_state()
+
+    def __bool__(self) -> bool:
+        """Whether it is held now, by this moment's clock: false when it is lost or released."""
+        return not self._left and self._claim.is_good()
 
     def remaining(self) -> float:
         """Seconds until this lease ends unless it is renewed; 0 when it is lost."""
@@ -252,7 +257,7 @@ class AsyncLease(BaseLease, AsyncHolding):
         """An event that is set when the lease is lost."""
         return AsyncLost(self)
 
-    async def renew(self: BaseLease, ttl: float | None = None) -> None:
+    async def renew(self: BaseLease, ttl: Duration | None = None) -> None:
         """Renew now. With `ttl`, later renewals use it too. Raises `LeaseLost` if it is too late."""
         self.check()
         claim, context = self._claim, self._context
@@ -332,14 +337,14 @@ class Lost:
         """The same, for `if lease.lost:`."""
         return self.is_set()
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, timeout: Duration | None = None) -> bool:
         """Block until the lease is lost (True) or the timeout has passed (False)."""
-        return run(self._event.wait(timeout))
+        return run(self._event.wait(None if timeout is None else check_timeout(timeout)))
 
 
 class AsyncLost(Lost):
     """Set when the lease is lost. Like `asyncio.Event`, to look at and to wait for."""
 
-    async def wait(self, timeout: float | None = None) -> bool:  # type: ignore[override]
+    async def wait(self, timeout: Duration | None = None) -> bool:  # type: ignore[override]
         """Wait until the lease is lost (True) or the timeout has passed (False)."""
-        return await self._event.wait(timeout)
+        return await self._event.wait(None if timeout is None else check_timeout(timeout))

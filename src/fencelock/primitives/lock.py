@@ -10,7 +10,7 @@ from os import urandom
 from sys import _getframe
 from typing import Any, ClassVar, TypeVar
 
-from fencelock.core.durations import check_timeout
+from fencelock.core.durations import Duration, check_timeout
 from fencelock.core.errors import EngineError, LockTimeout, StaleFence, Unsupported, WouldDeadlock
 from fencelock.core.function_kind import is_async
 from fencelock.core.ticket import ALONE, READING, Share, Ticket
@@ -31,6 +31,7 @@ from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
 from fencelock.primitives.options import LockOptions
 from fencelock.primitives.permits import compare_permits, disagreement
+from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.primitives.waiting import MIN_TIMEOUT, obtain
 
 log = logging.getLogger("fencelock.lease")
@@ -85,7 +86,7 @@ class BaseLock(Blocks[L]):
                 f"not {on_lost!r}"
             )
 
-    def _limit(self, timeout: float | _Default | None) -> float:
+    def _limit(self, timeout: Duration | _Default | None) -> float:
         return self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
 
     def _claim(self, undo: list[Undo], *, waits: bool) -> Claim:
@@ -170,6 +171,11 @@ class BaseLock(Blocks[L]):
             raise await self._timed_out(timeout)
         return claim
 
+    async def _locked(self) -> bool:
+        engine = self._contexts.here().engine
+        seen = await engine.inspect(self.name, limit=0, timeout=REQUEST_TIMEOUT)
+        return bool(seen.holders)
+
     def _watched(self, lease: L) -> L:
         claim, callback = lease._claim, self._on_lost
         if self._warn_after is not None and claim.depth == 1:
@@ -177,7 +183,12 @@ class BaseLock(Blocks[L]):
         if callable(callback) and claim.depth == 1:
             # The context must not keep the lease object alive: `BaseLease.__del__` has to notice its end.
             known, kind = weakref.ref(lease), type(lease)
-            lease._on_loss(lambda: callback(known() or kind(claim)))
+
+            def tell() -> None:
+                left = known()
+                callback(kind(claim) if left is None else left)
+
+            lease._on_loss(tell)
         return lease
 
     def _wants_barrier(self, lease: L) -> bool:
@@ -214,7 +225,7 @@ class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
 
     # `acquire` repeats `_acquire`: a call less on the hot path.
 
-    def acquire(self, timeout: float | _Default | None = DEFAULT) -> Lease:
+    def acquire(self, timeout: Duration | _Default | None = DEFAULT) -> Lease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
         undo: list[Undo] = []
         try:
@@ -238,7 +249,12 @@ class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
             undo_all(undo)
             raise
 
-    def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Lease:
+    def locked(self) -> bool:
+        """Whether anybody holds the name now. It may change before you read the answer, so to take the lock
+        if it is free there is `try_acquire`."""
+        return run(self._locked())
+
+    def _acquired(self, undo: list[Undo], timeout: Duration | _Default | None = DEFAULT) -> Lease:
         limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
         claim = self._claim(undo, waits=True)
         if not claim.was_held and not run(obtain(claim, limit, self._attend)):
@@ -272,13 +288,13 @@ class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
     _on_lost_words = ("cancel",)
     _awaits_guard = True
 
-    async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
+    async def acquire(self, timeout: Duration | _Default | None = DEFAULT) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
         lease = await self._acquire(timeout)
         lease._site = call_site()
         return lease
 
-    async def _acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLease:
+    async def _acquire(self, timeout: Duration | _Default | None = DEFAULT) -> AsyncLease:
         limit = self._timeout if timeout is DEFAULT else self._limit(timeout)
         claim = self._claim([], waits=True)
         if not claim.was_held and not await obtain(claim, limit, self._attend):
@@ -312,6 +328,11 @@ class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
                 lease._context.give_up(lease._claim, WITHDRAWN)
                 raise
         return lease
+
+    async def locked(self) -> bool:
+        """Whether anybody holds the name now. It may change before you read the answer, so to take the lock
+        if it is free there is `try_acquire`."""
+        return await self._locked()
 
     def _lease(self, claim: Claim) -> AsyncLease:
         lease = self._watched(AsyncLease(claim))

@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeVar, overload
 
-from fencelock.core.durations import check_keep
+from fencelock.core.durations import Duration, check_keep
 from fencelock.core.errors import FencelockError, LeaseLost, RanBefore, Unsupported
 from fencelock.io.blocking import run
 from fencelock.primitives.blocks import Undo, undo_all
@@ -61,7 +61,7 @@ class Once:
         lock: BaseLock[Any],
         work: Callable[..., Any],
         *,
-        keep: float,
+        keep: Duration,
         results: bool = True,
         errors: bool = False,
     ) -> None:
@@ -143,7 +143,7 @@ def _unfit(name: str, kind: str) -> TypeError:
     )
 
 
-def once(lock: Lock, work: Callable[..., T], *, keep: float, errors: bool) -> T:
+def once(lock: Lock, work: Callable[..., T], *, keep: Duration, errors: bool) -> T:
     """Do the work, or return the result of an earlier run. Waits while another caller does the work."""
     task = Once(lock, work, keep=keep, errors=errors)
     note = run(task.known())
@@ -158,7 +158,7 @@ def once(lock: Lock, work: Callable[..., T], *, keep: float, errors: bool) -> T:
 
 
 async def async_once(
-    lock: AsyncLock, work: Callable[..., Awaitable[T]], *, keep: float, errors: bool
+    lock: AsyncLock, work: Callable[..., Awaitable[T]], *, keep: Duration, errors: bool
 ) -> T:
     """The same for asyncio."""
     task = Once(lock, work, keep=keep, errors=errors)
@@ -173,7 +173,7 @@ async def async_once(
     return kept
 
 
-def scheduled(lock: Lock, period: float) -> Schedule:
+def scheduled(lock: Lock, period: Duration) -> Schedule:
     """Decorate a function so that it runs once per period, however many call it."""
 
     def decorate(job: Callable[..., T]) -> Callable[[], T | None]:
@@ -204,7 +204,7 @@ def scheduled(lock: Lock, period: float) -> Schedule:
     return decorate
 
 
-def async_scheduled(lock: AsyncLock, period: float) -> AsyncSchedule:
+def async_scheduled(lock: AsyncLock, period: Duration) -> AsyncSchedule:
     """The same for asyncio."""
 
     def decorate(job: Callable[..., Awaitable[T]]) -> AsyncJob[T]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from fencelock.core.durations import Duration
 from fencelock.core.ticket import Owner
 
 if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
@@ -17,7 +18,7 @@ class LockOptions(NamedTuple):
     owner: Owner
     ttl: float | None = None
     """Seconds that a lease lives unless it is renewed. None: what the engine suggests at the time."""
-    timeout: float | None = None
+    timeout: Duration | None = None
     """Seconds that a caller waits. None: without a limit."""
     reentrant: bool = False
     on_lost: Callable[[Any], Any] | Literal["cancel"] | None = None

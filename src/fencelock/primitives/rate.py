@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from fencelock.core.durations import check_timeout
+from fencelock.core.durations import Duration, check_timeout
 from fencelock.core.errors import LockTimeout
 from fencelock.core.ticket import Share, Ticket
 from fencelock.io.blocking import blocking
@@ -71,7 +71,7 @@ class BaseRate:
 class AsyncRate(BaseRate):
     """At most so many permits in any span of time, in order of arrival. Safe to share between tasks."""
 
-    async def acquire(self: BaseRate, timeout: float | _Default | None = DEFAULT) -> None:
+    async def acquire(self: BaseRate, timeout: Duration | _Default | None = DEFAULT) -> None:
         """Wait for a permit; `LockTimeout` after `timeout` seconds, None waits for ever.
 
         Nothing has to be released. If the wait is cancelled, the place in the queue is given up.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from fencelock.core.durations import check_timeout
+from fencelock.core.durations import Duration, check_timeout
 from fencelock.core.errors import LeaseLost
 from fencelock.io.blocking import run
 from fencelock.primitives.blocks import (
@@ -59,6 +59,10 @@ class BaseLeases(Holding, Mapping[str, L]):
 
     def __len__(self) -> int:
         return len(self._leases)
+
+    def __bool__(self) -> bool:
+        """Whether all of them are held now, by this moment's clock."""
+        return all(self._leases.values())
 
     # Two of them are never equal. So a list of them is searched in one step, which threads rely on.
     __eq__ = object.__eq__
@@ -116,7 +120,7 @@ class AsyncLeases(BaseLeases[AsyncLease], AsyncHolding):
 class _BaseLockAll(Blocks[H], Generic[L, H]):
     """How several locks are taken, blocking or not."""
 
-    def __init__(self, locks: Sequence[BaseLock[L]], timeout: float | None) -> None:
+    def __init__(self, locks: Sequence[BaseLock[L]], timeout: Duration | None) -> None:
         super().__init__(locks[0]._contexts)
         self._locks: Sequence[Any] = sorted(locks, key=lambda lock: lock.name)
         self._timeout = check_timeout(timeout)
@@ -129,7 +133,7 @@ class _BaseLockAll(Blocks[H], Generic[L, H]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.names}>"
 
-    async def _hold(self, timeout: float | _Default | None, undo: list[Undo]) -> list[Claim]:
+    async def _hold(self, timeout: Duration | _Default | None, undo: list[Undo]) -> list[Claim]:
         limit = self._timeout if isinstance(timeout, _Default) else check_timeout(timeout)
         taken, missing = await self._obtain(limit, undo)
         if missing is not None:
@@ -169,10 +173,10 @@ class _BaseLockAll(Blocks[H], Generic[L, H]):
 class LockAll(_BaseLockAll[Lease, Leases], BlockingBlocks[Leases]):
     """Several locks that are acquired and released together."""
 
-    def __init__(self, locks: Sequence[Lock], timeout: float | None) -> None:
+    def __init__(self, locks: Sequence[Lock], timeout: Duration | None) -> None:
         super().__init__(locks, timeout)
 
-    def acquire(self, timeout: float | _Default | None = DEFAULT) -> Leases:
+    def acquire(self, timeout: Duration | _Default | None = DEFAULT) -> Leases:
         """Wait for all of them; `LockTimeout` after `timeout` seconds in all, and then none is held."""
         return self._acquire(timeout)
 
@@ -186,7 +190,7 @@ class LockAll(_BaseLockAll[Lease, Leases], BlockingBlocks[Leases]):
             undo_all(undo)
             raise
 
-    def _acquired(self, undo: list[Undo], timeout: float | _Default | None = DEFAULT) -> Leases:
+    def _acquired(self, undo: list[Undo], timeout: Duration | _Default | None = DEFAULT) -> Leases:
         return self._leases(run(self._hold(timeout, undo)))
 
     def _leases(self, taken: list[Claim]) -> Leases:
@@ -199,10 +203,10 @@ class LockAll(_BaseLockAll[Lease, Leases], BlockingBlocks[Leases]):
 class AsyncLockAll(_BaseLockAll[AsyncLease, AsyncLeases], AsyncBlocks[AsyncLeases]):
     """Several locks that are acquired and released together."""
 
-    def __init__(self, locks: Sequence[AsyncLock], timeout: float | None) -> None:
+    def __init__(self, locks: Sequence[AsyncLock], timeout: Duration | None) -> None:
         super().__init__(locks, timeout)
 
-    async def acquire(self, timeout: float | _Default | None = DEFAULT) -> AsyncLeases:
+    async def acquire(self, timeout: Duration | _Default | None = DEFAULT) -> AsyncLeases:
         """Wait for all of them; `LockTimeout` after `timeout` seconds in all, and then none is held."""
         undo: list[Undo] = []
         try:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from fencelock.core.backoff import Backoff
 from fencelock.core.deadlock import Stamp
-from fencelock.core.durations import check_positive, check_timeout
+from fencelock.core.durations import Duration, check_positive, check_timeout
 from fencelock.core.errors import DeadlockVictim, FencelockError, LeaseLost
 from fencelock.core.function_kind import is_async
 from fencelock.io.blocking import run
@@ -51,9 +51,9 @@ class BaseTransaction(Holding, Generic[L]):
         make: Callable[[str, str], BaseLock[L]],
         *,
         policy: str,
-        timeout: float | None,
+        timeout: Duration | None,
         attempts: int,
-        patience: float,
+        patience: Duration,
     ) -> None:
         if type(attempts) is not int or attempts < 1:
             raise ValueError(f"attempts must be a whole number, one or more, not {attempts!r}")

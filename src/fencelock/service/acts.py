@@ -17,6 +17,7 @@ from fencelock.engines.http.wire import (
     Inspect,
     Leave,
     Park,
+    Ping,
     Recall,
     Remember,
     Renew,
@@ -113,6 +114,9 @@ class Acts:
                 principal.require("read", name := limits.check_name(name))
                 seen = await engine.inspect(name, limit=limit, timeout=timeout)
                 return Answer(seen=WireInspection.pack(seen))
+            case Ping():
+                await engine.ping(timeout=timeout)
+                return Answer(done=True)
             case Diagnose():
                 principal.require_everywhere("admin")
                 return Answer(diagnosis=await self.examination.diagnosis(timeout))

@@ -13,6 +13,8 @@ import click
 from fencelock.cli.exits import exit_on_signals
 from fencelock.cli.messages import say, say_warnings
 from fencelock.cli.options import (
+    between,
+    duration_option,
     engine_argument,
     json_option,
     only_url,
@@ -27,12 +29,11 @@ if TYPE_CHECKING:
     from fencelock.engines.contract import Traits
 
 
-seconds_option = click.option(
+seconds_option = duration_option(
     "--seconds",
-    type=click.FloatRange(1, 300),
-    default=30.0,
+    check=between(1, 300),
+    default="30s",
     show_default=True,
-    metavar="SECONDS",
     help="About how long to measure. The start of processes takes a little more.",
 )
 

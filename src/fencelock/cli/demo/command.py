@@ -9,6 +9,7 @@ import click
 
 from fencelock.cli import exits
 from fencelock.cli.messages import say
+from fencelock.cli.options import between, duration_option
 
 
 @click.command(
@@ -17,12 +18,11 @@ Examples:
   fencelock demo
   fencelock demo --seconds 40 | tee demo.txt"""
 )
-@click.option(
+@duration_option(
     "--seconds",
-    type=click.FloatRange(5, 600),
-    default=15.0,
+    check=between(5, 600),
+    default="15s",
     show_default=True,
-    metavar="SECONDS",
     help="About how long it takes.",
 )
 @click.pass_context

@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from fencelock.cli.bench.command import measure, seconds_option
-from fencelock.cli.options import checked, json_option, url_option, usage_errors
-from fencelock.core.durations import check_positive, seconds
+from fencelock.cli.options import checked, duration_option, json_option, url_option, usage_errors
+from fencelock.core.durations import check_positive
 
 if TYPE_CHECKING:
     from fencelock.planning.model import EngineSpeed
 
 
-def _duration_option(name: str, help: str, **others: Any) -> Callable[[Any], Any]:
-    def positive(text: str) -> float:
-        return check_positive(name, seconds(text))
-
-    return click.option(name, metavar="DURATION", callback=checked(positive), help=help, **others)
+def _span_option(name: str, help: str, **others: Any) -> Callable[[Any], Any]:
+    return duration_option(name, check=partial(check_positive, name), help=help, **others)
 
 
 def _svg(text: str) -> Path:
@@ -56,8 +54,8 @@ Examples:
 @click.option(
     "--rate", required=True, help="Locks per second, of all names together.", **_PER_SECOND
 )
-@_duration_option("--held", "How long a lock is held, on average: 200ms, 5m.", required=True)
-@_duration_option(
+@_span_option("--held", "How long a lock is held, on average: 200ms, 5m.", required=True)
+@_span_option(
     "--held-p99",
     "How long one lock in a hundred is held, or longer. The same as --held: always that long. "
     "Default: as if it were random (exponential).",
@@ -91,13 +89,13 @@ Examples:
 )
 @url_option
 @seconds_option
-@_duration_option("--pair", "How long it takes to acquire and release a free name.")
-@_duration_option("--pair-p99", "The same, one time in a hundred. Default: --pair.")
-@_duration_option("--hand-off", "From a release until the next waiter has it. Default: --pair.")
+@_span_option("--pair", "How long it takes to acquire and release a free name.")
+@_span_option("--pair-p99", "The same, one time in a hundred. Default: --pair.")
+@_span_option("--hand-off", "From a release until the next waiter has it. Default: --pair.")
 @click.option(
     "--capacity", "pairs_per_second", help="Locks per second that one engine can do.", **_PER_SECOND
 )
-@_duration_option(
+@_span_option(
     "--operation",
     "The longest time in which your program can't renew a lease, for the ttl.",
     default="1s",

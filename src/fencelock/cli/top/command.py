@@ -8,7 +8,14 @@ import sys
 import click
 
 from fencelock.cli.listing import inspect_all, print_names
-from fencelock.cli.options import engine_argument, only_url, open_client, url_option
+from fencelock.cli.options import (
+    between,
+    duration_option,
+    engine_argument,
+    only_url,
+    open_client,
+    url_option,
+)
 from fencelock.cli.top.model import ORDERS, Order, sort_inspections
 
 
@@ -34,12 +41,11 @@ Examples:
     show_default=True,
     help="What comes first: most waiting, longest held, or by name.",
 )
-@click.option(
+@duration_option(
     "--interval",
-    type=click.FloatRange(0.1, 3600),
-    default=1.0,
+    check=between(0.1, 3600),
+    default="1s",
     show_default=True,
-    metavar="SECONDS",
     help="How often to ask the engine. If it answers slowly, it is asked less often.",
 )
 @click.option("--once", is_flag=True, help="Print a plain table and exit.")

@@ -31,6 +31,7 @@ from fencelock.engines.http.wire import (
     Inspect,
     Leave,
     Names,
+    Ping,
     Recall,
     Remember,
     Renew,
@@ -189,6 +190,9 @@ class HttpEngine(Engine):
 
     async def evict(self, name: str, *, timeout: float) -> bool:
         return bool((await self._ask(Evict(name, _granted(timeout)), timeout, name)).done)
+
+    async def ping(self, *, timeout: float) -> None:
+        await self._ask(Ping(_granted(timeout)), timeout, None)
 
     async def diagnose(self, *, timeout: float, probe: bool = False) -> list[Server]:
         from fencelock.engines.http.diagnosis import describe  # few programs need it

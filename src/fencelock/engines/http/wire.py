@@ -266,15 +266,20 @@ class Names(Act, frozen=True):
     pattern: Annotated[str, Meta(max_length=512)] = "*"
 
 
+class Ping(Act, frozen=True):
+    """Does the engine answer now? Answered by `done`. Not asked in a request of its own: see `/v1/health`."""
+
+    timeout: Seconds
+
+
 class Diagnose(Act, frozen=True):
     """What a lock on the engine is good for. Answered by `diagnosis`. Not asked in a request of its own."""
 
     timeout: Seconds
 
 
-AnyAct = (
-    Enter | Renew | Leave | Park | Unpark | Evict | Remember | Recall | Inspect | Names | Diagnose
-)
+_OfTickets = Enter | Renew | Leave | Park | Unpark | Remember
+AnyAct = _OfTickets | Evict | Recall | Inspect | Names | Ping | Diagnose
 
 
 class Request(Struct, frozen=True):

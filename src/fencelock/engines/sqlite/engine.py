@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import ADMITTED, Departure, Inspection, Standing, Ticket
 from fencelock.core.url import Url
-from fencelock.engines.contract import Engine, Traits
+from fencelock.engines.contract import PINGED, Engine, Traits
 from fencelock.engines.sqlite.listener import AsyncioListener, BlockingListener, Listener
 from fencelock.engines.sqlite.lock_file import ONE_STATEMENT, READ, WRITE, LockFile
 from fencelock.engines.sqlite.named_pipes import Pipes
@@ -130,6 +130,9 @@ class SqliteEngine(Engine):
 
     async def inspect(self, name: str, *, limit: int, timeout: float) -> Inspection:
         return await self._transact(WRITE, timeout, name, Operations.inspect, name, limit)
+
+    async def ping(self, *, timeout: float) -> None:
+        await self.recall(PINGED, timeout=timeout)  # unlike `inspect`, it does not wait for writers
 
     async def names(self, pattern: str, *, timeout: float) -> list[str]:
         return await self._transact(READ, timeout, None, Operations.names, pattern)

@@ -101,6 +101,12 @@ async def lock(client: Any, name: str, body: Body) -> None:
 
 
 @deed()
+async def lock_with_bounds(client: Any, name: str, body: Body) -> None:
+    async with inside(client.lock(name, renew=False, max_hold=600)):
+        await body()
+
+
+@deed()
 async def lock_reentered(client: Any, name: str, body: Body) -> None:
     lock = client.lock(name, reentrant=True)
     async with inside(lock):

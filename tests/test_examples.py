@@ -38,6 +38,19 @@ def test_a_flash_sale_is_not_oversold(tmp_path: Path) -> None:
     assert with_lock == 40
 
 
+def test_a_seat_that_was_set_aside_is_free_again_and_sold_once(tmp_path: Path) -> None:
+    lines = outcome("seat_hold.py", tmp_path).splitlines()
+    assert lines == [
+        "ada: 12A is yours for a while",
+        "bob: 12A is taken",
+        "bob: 12B is yours for a while",
+        "bob: has bought 12B",
+        "cem: 12A is yours for a while",
+        "cem: has bought 12A",
+        "ada: too late, 12A is sold",
+    ]
+
+
 def test_a_paused_worker_does_not_charge_twice(tmp_path: Path) -> None:
     lines = outcome("double_payment.py", tmp_path).splitlines()
     assert lines[0].startswith("  LeaseLost: the lease on 'order:42'")

@@ -84,9 +84,10 @@ class Stage:
         timeout: float | None = None,
         on_lost: Callable[[AsyncLease], Any] | None = None,
         name: str = NAME,
+        **others: Any,
     ) -> AsyncLock:
         owner = Owner(client.io.name, client.context.pid, label)
-        options = LockOptions(owner, ttl=ttl, timeout=timeout, on_lost=on_lost)
+        options = LockOptions(owner, ttl=ttl, timeout=timeout, on_lost=on_lost, **others)
         return AsyncLock(client.contexts, name, options)
 
     def start(self, client: SimulatedClient, coroutine: Coroutine[Any, Any, Any]) -> SimulatedTask:

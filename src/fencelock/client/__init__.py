@@ -209,6 +209,8 @@ class Client(Inquiries):
         `guard`: refuses older holders before you have the lease. What you then read stays true until you
         write, or your write is refused.
         `warn_after`: logs where the lease was acquired if it is held for more seconds than that.
+        `max_hold`: after so many seconds the lease is lost, even if its holder goes on.
+        `renew`: False leaves the lease to its ttl, unless you renew it yourself.
         """
         made = self._options(Options, options) if options else self._defaults
         return Lock(self._contexts, check_name(name), made)
@@ -222,8 +224,7 @@ class Client(Inquiries):
         self, name: str, permits: int, *, weight: int = 1, **options: Unpack[HoldOptions]
     ) -> Lock:
         """A lock that several callers hold together, up to the number of permits. Each lease takes
-        `weight` permits. The options are `ttl`, `timeout`, `label`, `on_lost`, `purpose` and `warn_after`, as
-        for `lock`."""
+        `weight` permits. The options are those of `lock`, but `reentrant` and `guard`."""
         made = self._options(HoldOptions, options)
         return self._semaphore(Lock, name, permits, weight, made)
 
@@ -240,8 +241,7 @@ class Client(Inquiries):
 
     def lock_all(self, names: Iterable[str], **options: Unpack[HoldOptions]) -> LockAll:
         """Several locks at once, all or nothing. All callers take them in the same order. `timeout` is for
-        all of them together. The other options are `ttl`, `label`, `on_lost`, `purpose` and `warn_after`, as
-        for `lock`."""
+        all of them together. The other options are those of `lock`, but `reentrant` and `guard`."""
         from fencelock.primitives.several import LockAll
 
         made = self._options(HoldOptions, options)
@@ -276,8 +276,8 @@ class Client(Inquiries):
 
     def election(self, name: str, value: str = "", **options: Unpack[HoldOptions]) -> Election:
         """A candidate for the leadership of a name. `value` is what it tells the others, such as its
-        address. The options are `ttl`, `timeout`, `label`, `on_lost`, `purpose` and `warn_after`, as for
-        `lock`; but the client's `warn_after` is not for leaders."""
+        address. The options are those of `lock`, but `reentrant` and `guard`; and the client's
+        `warn_after` is not for leaders."""
         from fencelock.primitives.election import Election
 
         make = self._with_data(Lock, self._for_leader(HoldOptions, options))

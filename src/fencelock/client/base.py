@@ -133,7 +133,7 @@ class BaseClient:
         if (purpose := take("purpose")) is not None:
             self._allow(purpose)
         label, ttl, default = take("label"), take("ttl"), self._defaults
-        warn_after = take("warn_after")
+        warn_after, max_hold = take("warn_after"), take("max_hold")
         return LockOptions(
             default.owner if label is None else _owner(label),
             default.ttl if ttl is None else self._check_ttl(ttl),
@@ -141,8 +141,20 @@ class BaseClient:
             take("reentrant", False),
             take("on_lost"),
             take("guard"),
+            self._checked_renew(take("renew", True)),
+            None if max_hold is None else check_positive("max_hold", max_hold),
             default.warn_after if warn_after is None else _checked_warn_after(warn_after),
         )
+
+    def _checked_renew(self, renew: bool) -> bool:
+        if type(renew) is not bool:
+            raise TypeError(f"renew must be True or False, not {renew!r}")
+        if not (renew or self.traits.leases_expire):
+            raise Unsupported(
+                "locks of this engine last as long as their connection, so there is no ttl that could be "
+                "left to run out: use max_hold=…, or postgresql:// or mysql://, whose leases expire"
+            )
+        return renew
 
     def _rwlock(self, kind: type[K], name: str, writing: LockOptions) -> ReadWriteLock[K]:
         self._require_sharing()

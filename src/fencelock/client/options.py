@@ -59,6 +59,10 @@ class HoldOptions(CommonOptions, total=False):
     """Seconds to wait. None waits for ever, 0 does not wait."""
     on_lost: Callable[[Lease], Any] | None
     """Is called with the lease when that is lost."""
+    renew: bool
+    """False: the lease lives for its ttl and is not renewed, unless the caller does it."""
+    max_hold: Duration | None
+    """Seconds after which the lease is lost, even if its holder goes on."""
 
 
 class RateOptions(TypedDict, total=False):
@@ -92,6 +96,10 @@ class AsyncHoldOptions(CommonOptions, total=False):
     """Seconds to wait. None waits for ever, 0 does not wait."""
     on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None
     """Is called with the lease when that is lost. "cancel" cancels the body of the `async with`."""
+    renew: bool
+    """False: the lease lives for its ttl and is not renewed, unless the caller does it."""
+    max_hold: Duration | None
+    """Seconds after which the lease is lost, even if its holder goes on."""
 
 
 class AsyncOptions(AsyncHoldOptions, total=False):

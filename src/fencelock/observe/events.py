@@ -20,7 +20,7 @@ from fencelock.core.ticket import Owner
 RequestOutcome = Literal["ok", "not applied", "unknown", "cancelled"]
 """How a request ended. "not applied" and "unknown" are failures: did the engine certainly not act?"""
 
-LossReason = Literal["expired", "evicted", "dropped", "loop ended"]
+LossReason = Literal["expired", "evicted", "dropped", "loop ended", "held too long", "ran out"]
 """Why a lease was lost: its ttl passed without a confirmed renewal; the engine no longer knows it; its lease
 object was deleted; its event loop has ended."""
 

@@ -21,6 +21,8 @@ RELEASED = "released"
 WITHDRAWN = "withdrawn before it was held"
 CLOSED = "its client was closed"
 EXPIRED = "its ttl passed without a renewal that the engine confirmed"
+RAN_OUT = "its ttl has passed, and with renew=False nobody renews it"
+OVERHELD = "it was held for as long as its max_hold allows"
 EVICTED = (
     "the engine no longer knows it: it expired there, was broken, or the engine lost its memory"
 )
@@ -127,6 +129,21 @@ class Claim:
         self.lost_event: Event | None = None
         self._on_lost: tuple[Callable[[], Any], ...] = ()
 
+    @property
+    def final(self) -> bool:
+        """Whether it is held, and no renewal by the keeper moves its deadline."""
+        return False
+
+    @property
+    def owed(self) -> bool:
+        """Whether it is not renewed as a rule, but has to be once more, and now."""
+        return False
+
+    @property
+    def overdue(self) -> str:
+        """Why it is lost if its deadline has passed."""
+        return EXPIRED
+
     def __repr__(self) -> str:
         return f"<Claim on {self.ticket.name!r}: {self.state.value}>"
 
@@ -154,7 +171,7 @@ class Claim:
         place, held = standing.place, self.state is HELD
         if held:
             if now >= self.deadline:
-                return EXPIRED
+                return self.overdue
             if place is not ADMITTED or standing.fence != self.fence:
                 # Two requests under way at once may be carried out in either order.
                 return EVICTED if sent >= self.answered_at else None

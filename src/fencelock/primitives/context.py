@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fencelock.core.durations import MARGIN
 from fencelock.core.errors import EngineError, FencelockError
 from fencelock.core.ticket import Departure, Owner
 from fencelock.engines.contract import Engine
@@ -20,7 +21,9 @@ from fencelock.primitives.claim import (
     CLOSED,
     DROPPED,
     LOOP_ENDED,
+    OVERHELD,
     PROGRAM_ENDED,
+    RAN_OUT,
     RELEASED,
     Claim,
 )
@@ -30,6 +33,7 @@ from fencelock.primitives.slow_holders import SlowHolder, SlowHolders
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT, Sweeper
 
 if TYPE_CHECKING:
+    from fencelock.primitives.bounded import BoundedClaim
     from fencelock.primitives.sighting import Sighting
 
 log = logging.getLogger("fencelock.lease")
@@ -177,6 +181,14 @@ class Context:
                 holder = SlowHolder(claim, self.io.now(), stack)
                 self._keeper.wake(claim, self._slow.add(warn_after, holder))
 
+    def bound(self, claim: BoundedClaim, *, renews: bool, max_hold: float | None) -> None:
+        """From now on this lease has a fixed ttl, or a longest life."""
+        with self._mutex:
+            if claim.reason is None:
+                now = self.io.now()
+                claim.bound(now, renews=renews, max_hold=max_hold)
+                self._keeper.wake(claim, self._schedule.settle(claim, now))
+
     def held_by(self, name: str, caller: object) -> Claim | None:
         """The claim by which this caller holds a name."""
         claim = self.held.get((name, caller))
@@ -193,7 +205,7 @@ class Context:
             now = self.io.now()
             due = self._schedule.hasten(claim, ttl, now)
             claim.change_ttl(ttl, now)
-            self._keeper.wake(claim, due)
+            self._keeper.wake(claim, min(due, self._schedule.settle(claim, now)))
 
     # --- loss
 
@@ -234,11 +246,13 @@ class Context:
         if reason is None:
             return
         self.forget(claim)
-        self.sweeper.doom(claim)  # a request may still be under way and reach the engine
+        # The holder is told before the next one can have the name.
         for callback in claim.callbacks():
             _call(callback, claim)
+        # Also if the ticket is gone: a request may still be under way and reach the engine.
+        self.sweeper.doom(claim, MARGIN if reason == OVERHELD else 0.0)
         _observe_end(claim)
-        accident = not claim.internal and reason not in (CLOSED, PROGRAM_ENDED)
+        accident = not claim.internal and reason not in (CLOSED, PROGRAM_ENDED, RAN_OUT)
         level = logging.WARNING if accident else logging.DEBUG
         extra = _details(claim, reason)
         log.log(level, "lease on %r was lost: %s", claim.ticket.name, reason, extra=extra)

@@ -12,7 +12,7 @@ from fencelock.engines.contract import Engine
 from fencelock.io.contract import IO, Event, Task
 from fencelock.observe.audience import Audience
 from fencelock.primitives.call_site import describe
-from fencelock.primitives.claim import EXPIRED, HELD, WITHDRAWN, Claim
+from fencelock.primitives.claim import HELD, WITHDRAWN, Claim
 from fencelock.primitives.schedule import RENEW_AT, Schedule
 from fencelock.primitives.slow_holders import SlowHolder, SlowHolders
 
@@ -113,7 +113,7 @@ class Keeper:
             while claim in self._schedule and claim.deadline < self.busy_until:
                 left = claim.deadline - self._io.now()
                 if left <= 0:
-                    self._lose(claim, EXPIRED)
+                    self._lose(claim, claim.overdue)
                     break
                 await self._io.event().wait(left)
 
@@ -131,7 +131,7 @@ class Keeper:
                 wake_at = min(found.wake_at, next_slow_at)
                 self.sleeping_until = wake_at
             for claim in found.expired:
-                self._lose(claim, EXPIRED)
+                self._lose(claim, claim.overdue)
             for claim in found.ended:
                 self._give_up(claim, WITHDRAWN)
             if slow:

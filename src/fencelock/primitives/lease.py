@@ -14,7 +14,7 @@ from fencelock.core.ticket import READING, Owner, Ticket
 from fencelock.engines.contract import NO_SHARING
 from fencelock.io.blocking import blocking, run
 from fencelock.primitives.call_site import CallSite, place_of
-from fencelock.primitives.claim import EVICTED, EXPIRED, RELEASED, Claim
+from fencelock.primitives.claim import EVICTED, RELEASED, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
 from fencelock.primitives.leaving import leave_again
@@ -131,7 +131,7 @@ class BaseLease(Holding):
     def _notice(self) -> None:
         claim = self._claim
         if claim.reason is None and claim.context.io.now() >= claim.deadline:
-            claim.context.lose(claim, EXPIRED)
+            claim.context.lose(claim, claim.overdue)
 
     def _lost(self, reason: str) -> LeaseLost:
         message = (
@@ -195,7 +195,7 @@ class BaseLease(Holding):
                 return
             now = context.io.now()
             if there is None and now >= claim.deadline and claim.reason is None:
-                context.lose(claim, EXPIRED)
+                context.lose(claim, claim.overdue)
             if claim.reason is not None:
                 raise self._lost(claim.reason)
             if there is None:
@@ -234,7 +234,8 @@ class BaseLease(Holding):
         return self._claim.reason not in (None, RELEASED)
 
     def _loss(self) -> LeaseLost | None:
-        return self._lost(self._claim.reason or EXPIRED) if self._is_lost() else None
+        claim = self._claim
+        return self._lost(claim.reason or claim.overdue) if self._is_lost() else None
 
     def _on_loss(self, callback: Callable[[], Any]) -> None:
         self._context.on_loss(self._claim, callback)

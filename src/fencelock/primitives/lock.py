@@ -24,6 +24,7 @@ from fencelock.primitives.blocks import (
     _Default,
     undo_all,
 )
+from fencelock.primitives.bounded import BoundedClaim
 from fencelock.primitives.call_site import call_site, call_stack
 from fencelock.primitives.claim import WITHDRAWN, Claim
 from fencelock.primitives.context import Context
@@ -54,13 +55,14 @@ class BaseLock(Blocks[L]):
         data: str = "",
     ) -> None:
         super().__init__(contexts)
-        owner, ttl, timeout, reentrant, on_lost, guard, warn_after = options
+        owner, ttl, timeout, reentrant, on_lost, guard, renew, max_hold, warn_after = options
         self._timeout = math.inf if timeout is None else check_timeout(timeout)
         if on_lost is not None:
             self._check_on_lost(on_lost)
         if guard is not None:
             _check_guard(guard, self._awaits_guard)
-        self._plain = on_lost is None and guard is None and warn_after is None
+        bounded = max_hold is not None or not renew
+        self._plain = on_lost is None and guard is None and warn_after is None and not bounded
         """Whether nothing more has to be done once the lease is held."""
         self.name = name
         self._share = share
@@ -71,6 +73,9 @@ class BaseLock(Blocks[L]):
         self._reentrant = reentrant
         self._on_lost = on_lost
         self._warn_after = warn_after
+        self._renew = renew
+        self._max_hold = max_hold
+        self._kind = BoundedClaim if bounded else Claim
         # It has no reference to this object, which must end with its last user: see `Blocks.__del__`.
         self._attend = compare_permits() if share.permits > 1 else None
 
@@ -121,7 +126,7 @@ class BaseLock(Blocks[L]):
             owner = self._owner = context.owned(owner)
         # The hot path: `new_id` written out, and the constructor of named tuples avoided, which is Python.
         ticket = (self.name, urandom(16).hex(), self._ttl, owner, self._share, floor)
-        claim = Claim(context, tuple.__new__(Ticket, ticket), caller, self._flexible)
+        claim = self._kind(context, tuple.__new__(Ticket, ticket), caller, self._flexible)
         undo.append(claim)
         return claim
 
@@ -178,6 +183,8 @@ class BaseLock(Blocks[L]):
 
     def _watched(self, lease: L) -> L:
         claim, callback = lease._claim, self._on_lost
+        if isinstance(claim, BoundedClaim) and claim.depth == 1:
+            claim.context.bound(claim, renews=self._renew, max_hold=self._max_hold)
         if self._warn_after is not None and claim.depth == 1:
             claim.context.warn_if_slow(claim, self._warn_after, call_stack())
         if callable(callback) and claim.depth == 1:

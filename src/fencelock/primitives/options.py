@@ -24,5 +24,9 @@ class LockOptions(NamedTuple):
     on_lost: Callable[[Any], Any] | Literal["cancel"] | None = None
     """Is called with the lease when that is lost. "cancel" is for asyncio only."""
     guard: Barrier | AsyncBarrier | None = None
+    renew: bool = True
+    """Whether the keeper renews the lease. If not, its ttl is all that it gets."""
+    max_hold: float | None = None
+    """Seconds after which the lease is lost, however well it is renewed."""
     warn_after: float | None = None
     """Seconds after which a lease that is still held is worth a warning."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from fencelock.primitives.claim import HELD, Claim
@@ -42,18 +43,52 @@ class Survey(NamedTuple):
     """These have ended, but the thread that ended them was interrupted before it removed them."""
 
 
+Row = OrderedDict[str, "_Entry"]
+
+
 class _Entry:
     """A claim, when it is due, and the row in which it stands."""
 
     __slots__ = ("claim", "due", "row")
 
-    def __init__(self, claim: Claim, due: float, row: OrderedDict[str, _Entry]) -> None:
+    def __init__(self, claim: Claim, due: float, row: Row | _Final) -> None:
         self.claim = claim
         self.due = due
         self.row = row
 
 
 _due = attrgetter("due")
+
+
+class _Final:
+    """Claims that are not renewed any more, in order of their deadlines."""
+
+    def __init__(self) -> None:
+        self._line: list[tuple[float, str]] = []
+        self._entries: dict[str, _Entry] = {}
+
+    def __setitem__(self, id: str, entry: _Entry) -> None:
+        self._entries[id] = entry
+        insort(self._line, (entry.due, id))
+
+    def pop(self, id: str, _: None = None) -> None:
+        # The thread that was to put it here, or to take it away, may have been interrupted halfway.
+        entry = self._entries.get(id)
+        if entry is not None:
+            place = bisect_left(self._line, (entry.due, id))
+            if self._line[place : place + 1] == [(entry.due, id)]:
+                del self._line[place]
+            del self._entries[id]
+
+    def until(self, moment: float) -> list[Claim]:
+        """The claims that were to end by this moment."""
+        end = bisect_right(self._line, moment, key=itemgetter(0))
+        return [self._entries[id].claim for _, id in self._line[:end]]
+
+    def next_after(self, moment: float) -> float:
+        """When the next claim ends after this moment."""
+        end = bisect_right(self._line, moment, key=itemgetter(0))
+        return self._line[end][0] if end < len(self._line) else math.inf
 
 
 class Schedule:
@@ -65,9 +100,10 @@ class Schedule:
         self.new: dict[str, Claim] = {}
         self.entries: dict[str, _Entry] = {}
         # One row per ttl, each in order of due time: with one ttl, the ticket renewed last is due last.
-        self._rows: dict[float, OrderedDict[str, _Entry]] = {}
+        self._rows: dict[float, Row] = {}
         # Tickets whose renewal failed, or that are out of order for another reason.
-        self._unordered: OrderedDict[str, _Entry] = OrderedDict()
+        self._unordered: Row = OrderedDict()
+        self._final = _Final()
         self._sorted_until = -math.inf
         """Tickets in a row were renewed, or were new, before this moment."""
         self.shortest_ttl = math.inf
@@ -133,6 +169,13 @@ class Schedule:
         due = claim.sent_at + claim.ticket.ttl * RENEW_AT if entry is None else entry.due
         return self._place(claim, min(due, now + interval), self._unordered)
 
+    def settle(self, claim: Claim, now: float) -> float:
+        """The bounds or the ttl of this claim have changed. Returns when it is due, if that is news."""
+        entry = self.entries.get(claim.ticket.id)
+        if claim.final or claim.owed or (entry is not None and entry.row is self._final):
+            return self._place(claim, now, self._unordered)
+        return math.inf
+
     def survey(self, now: float) -> Survey:
         """Look through what is due.
 
@@ -146,11 +189,26 @@ class Schedule:
         for ttl, row in self._rows.items():
             found = _look_through(row.values(), found, now, _next_batch_at(row, ttl))
         found = _look_through(self._unordered.values(), found, now, None)
+        found = self._look_at_ends(found, now)
         # A lock used just now will probably be used again soon. A keeper that sleeps no longer than the next
         # lease could need does not have to be woken for each of them.
         wake_at = min(found.wake_at, now + self.shortest_ttl * RENEW_AT)
         self.shortest_ttl = math.inf
         return found._replace(wake_at=wake_at)
+
+    def _look_at_ends(self, found: Survey, now: float) -> Survey:
+        """Add what has come to its end among the claims that are not renewed any more."""
+        for claim in self._final.until(now + _MIN_TIMEOUT):
+            if claim.reason is not None:
+                found.ended.append(claim)
+            elif claim.deadline <= now:
+                found.expired.append(claim)
+            else:
+                found.pressing.append(claim)
+                self._place(claim, claim.deadline, self._final)  # the caller may have renewed it
+        next_at = self._final.next_after(now)
+        timeout = min(found.timeout, max(next_at - now, _MIN_TIMEOUT))
+        return found._replace(timeout=timeout, wake_at=min(found.wake_at, next_at))
 
     def _sort_in(self, now: float) -> None:
         """Give the new claims their entries. They came in the order of their answers, which may be slow."""
@@ -164,15 +222,18 @@ class Schedule:
             self._place(entry.claim, entry.due, self._row(ttl) if in_order else self._unordered)
         self._sorted_until = now
 
-    def _row(self, ttl: float) -> OrderedDict[str, _Entry]:
+    def _row(self, ttl: float) -> Row:
         row = self._rows.get(ttl)
         if row is None:
             row = self._rows[ttl] = OrderedDict()
         return row
 
-    def _place(self, claim: Claim, due: float, row: OrderedDict[str, _Entry]) -> float:
-        """Put a claim at the end of a row."""
+    def _place(self, claim: Claim, due: float, row: Row | _Final) -> float:
+        """Put a claim at the end of a row; but one that is not renewed any more where it waits for its end.
+        Returns when it is due."""
         id = claim.ticket.id
+        if claim.final:
+            due, row = claim.deadline, self._final
         entry = self.entries.get(id)
         if entry is None:
             # The entry comes first: should this thread be interrupted, `remove` still finds the claim.
@@ -218,7 +279,7 @@ def _look_through(
     return Survey(batch, timeout, pressing, wake_at, expired, ended)
 
 
-def _next_batch_at(row: OrderedDict[str, _Entry], ttl: float) -> float:
+def _next_batch_at(row: Row, ttl: float) -> float:
     """When to send the next request of a row that fills several; infinite if one request will do.
 
     That is when its first ticket is due, or sooner: so tickets taken in one burst spread over the interval,

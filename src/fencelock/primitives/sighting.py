@@ -27,6 +27,8 @@ from fencelock.primitives.claim import (
     EVICTED,
     EXPIRED,
     LOOP_ENDED,
+    OVERHELD,
+    RAN_OUT,
     RELEASED,
     WITHDRAWN,
     Claim,
@@ -37,6 +39,8 @@ _LOSSES: dict[str, LossReason] = {
     EVICTED: "evicted",
     DROPPED: "dropped",
     LOOP_ENDED: "loop ended",
+    OVERHELD: "held too long",
+    RAN_OUT: "ran out",
 }
 
 _numbers = count(1)

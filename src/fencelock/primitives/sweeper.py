@@ -59,8 +59,9 @@ class Sweeper:
     def __contains__(self, claim: Claim) -> bool:
         return claim.ticket.id in self._doomed
 
-    def doom(self, claim: Claim) -> None:
-        """Take this ticket out of its queue, in the background, however long the engine is away.
+    def doom(self, claim: Claim, after: float = 0.0) -> None:
+        """Take this ticket out of its queue, in the background, however long the engine is away. The first
+        try comes `after` seconds from now.
 
         This ends when the engine says that it took the ticket out, or when the ttl has passed. The answer
         "not there" does not end it: the request that puts the ticket there may still arrive. As long as a
@@ -68,7 +69,7 @@ class Sweeper:
         long as the ticket may outlive its ttl there.
         """
         if self._origin.here:
-            self.condemn(claim, claim.departure(claim.reason or WITHDRAWN), 0.0)
+            self.condemn(claim, claim.departure(claim.reason or WITHDRAWN), after)
             self.start()
 
     def condemn(self, claim: Claim, departure: Departure, after: float) -> None:

@@ -27,7 +27,7 @@ def test_what_it_says() -> None:
         "HELD: No update was lost, and no stale holder wrote.\nredis://127.0.0.1"
     )
     assert "held  Fences only grow" in held
-    assert "engine restarted                          1        1        1        1" in held
+    assert "engine restarted               1       1       1        1" in held
     assert "3.20 s, 9.50 s allowed" in held
     lines = summary(histories.broken())
     text = "\n".join(lines)

@@ -227,7 +227,7 @@ class ClockBack(_OfServers):
 
 class ForgetfulServerInThePast(_OfServers):
     kind = "memory-lost-clock-back"
-    title = "a server starts empty, with its clock 60 s behind"
+    title = "a server starts empty, its clock 60 s behind"
     lasts = (1.0, 3.0)
 
 

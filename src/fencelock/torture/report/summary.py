@@ -34,7 +34,7 @@ def summary(history: Iterable[Record], width: int = 80) -> list[str]:
     sections = (
         _counterexample(of("violation"), width),
         _promises(of("promise"), width),
-        _faults(said.get("faults") or {}),
+        _faults(said.get("faults") or {}, width),
     )
     some = [section for section in sections if section]
     room = MOST_LINES - len(above) - len(below) - len(some) - bool(below)
@@ -88,15 +88,26 @@ def _promises(promises: list[Record], width: int) -> list[str]:
     ]
 
 
-def _faults(faults: dict[str, Record]) -> list[str]:
+def _faults(faults: dict[str, Record], width: int) -> list[str]:
     if not faults:
         return []
-    rows = [
-        f"{_cut(_plain(each.get('title') or kind), 34):<34}"
-        + "".join(f"{each.get(key) or 0:>9}" for key in _COUNTED)
-        for kind, each in faults.items()
+    titles = {kind: _plain(each.get("title") or kind) for kind, each in faults.items()}
+    head = "faults, and what they hit"
+    widths = [len(key) + 2 for key in _COUNTED]
+    room = max(10, width - sum(widths))
+    first = min(room, max(map(cell_len, [head, *titles.values()])))
+
+    def row(title: str, cells: Iterable[object]) -> str:
+        counts = "".join(f"{cell:>{size}}" for cell, size in zip(cells, widths, strict=True))
+        return set_cell_size(_cut(title, first), first) + counts
+
+    return [
+        row(head, _COUNTED),
+        *(
+            row(titles[kind], (each.get(key) or 0 for key in _COUNTED))
+            for kind, each in faults.items()
+        ),
     ]
-    return [f"{'faults, and what they hit':<34}" + "".join(f"{key:>9}" for key in _COUNTED), *rows]
 
 
 def _counterexample(violations: list[Record], width: int) -> list[str]:

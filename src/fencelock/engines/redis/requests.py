@@ -13,7 +13,7 @@ from fencelock.core.ticket import Departure, Owner, Share, Ticket
 from fencelock.engines.redis.keys import keys_and_note_of, keys_of, tag_of
 from fencelock.engines.redis.scripts import ENTER, LEAVE, REMEMBER, RENEW
 from fencelock.engines.resp.packing import bulks
-from fencelock.engines.resp.script import floor_of
+from fencelock.engines.resp.script import floor_of, packed_keys
 
 _NO_CHANNEL = bulks("fencelock:nobody")
 """A channel to which nobody listens."""
@@ -37,8 +37,9 @@ class _Template:
         self.floor, self.if_free = floor, if_free
         count, self.tail = _tail(ttl, owner, share, floor_of(name, floor), if_free)
         keys = keys_of(tag_of(name))
-        self.head = ENTER.head(keys, 2 + count)
-        self.leave_head = LEAVE.head(keys, 2)
+        packed = packed_keys(keys)
+        self.head = ENTER.head_of(packed, len(keys), 2 + count)
+        self.leave_head = LEAVE.head_of(packed, len(keys), 2)
 
 
 _templates: OrderedDict[str, _Template] = OrderedDict()

@@ -248,6 +248,8 @@ class MultiplexedNode(Node):
         super().__init__(host, port, login)
         self._link: MultiplexedLink | None = None
         self._attempt: asyncio.Task[MultiplexedLink] | None = None
+        self._waiting: list[Reply[bool]] = []
+        """The tasks that wait for the attempt. `asyncio.wait` for each would take longer than a lock."""
 
     def ready(self, waiter: str = "") -> MultiplexedLink | None:
         link = self._link
@@ -285,10 +287,12 @@ class MultiplexedNode(Node):
             self._attempt = asyncio.create_task(self._open())
             self._attempt.add_done_callback(self._opened)
         attempt = self._attempt
+        over: Reply[bool] = Reply(asyncio.get_running_loop())
+        self._waiting.append(over)
         # Each task that shared the attempt raises an error of its own.
         with self._connecting():
-            done, _ = await asyncio.wait([attempt], timeout=timeout)
-            if not done:
+            # The attempt itself has a limit, and most tasks have more time than that: they need no timer.
+            if not await (over if timeout >= _DEAD_AFTER else over.within(timeout, False)):
                 raise TimeoutError
             if attempt.cancelled():
                 raise RequestFailed("the client was closed", "not applied")
@@ -298,6 +302,9 @@ class MultiplexedNode(Node):
         self._attempt = None
         if not task.cancelled() and task.exception() is None:
             self._link = task.result()
+        waiting, self._waiting = self._waiting, []
+        for over in waiting:
+            over.arrive(True)
 
     async def _open(self) -> MultiplexedLink:
         loop = asyncio.get_running_loop()

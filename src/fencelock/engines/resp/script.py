@@ -26,6 +26,11 @@ def assembled(package: str, *names: str) -> str:
     return "".join(map(read, names))
 
 
+def packed_keys(keys: tuple[str, ...]) -> bytes:
+    """The number of keys, and the keys, as a call contains them."""
+    return bulks(str(len(keys)), *keys)
+
+
 class Script:
     """One Lua script, called by its hash."""
 
@@ -41,7 +46,11 @@ class Script:
 
     def head(self, keys: tuple[str, ...], count: int) -> bytes:
         """The first part of a call, up to the keys. The caller appends `count` packed arguments."""
-        return b"*%d\r\n%b%b" % (3 + len(keys) + count, self._by_hash, bulks(str(len(keys)), *keys))
+        return self.head_of(packed_keys(keys), len(keys), count)
+
+    def head_of(self, packed: bytes, keys: int, count: int) -> bytes:
+        """The same for keys that are packed already."""
+        return b"*%d\r\n%b%b" % (3 + keys + count, self._by_hash, packed)
 
     def with_text(self, call: bytes) -> bytes:
         """The same call with the script's text, for a server that does not know the hash."""

@@ -1,5 +1,17 @@
 """Distributed locks that are correct, not just likely."""
 
+import sys
+
+# This file must make sense to every Python, however old, so that it can say what is missing.
+if sys.version_info < (3, 11):  # noqa: UP036 - a checkout has no installer that refuses it
+    raise ImportError(
+        "Fencelock needs Python 3.11 or newer, and this is Python " + sys.version.split()[0]
+    )
+if sys.platform == "win32":
+    raise ImportError(
+        "Fencelock does not work on Windows: it needs a Unix such as Linux, also the one in WSL 2"
+    )
+
 from typing import TYPE_CHECKING
 
 from fencelock import observe as observe
@@ -35,20 +47,21 @@ if TYPE_CHECKING:
 else:
     # For annotations and isinstance(). A client imports these when it makes the first one.
     _LATER = {
-        **dict.fromkeys(("AsyncElection", "Election", "Leader"), "election"),
-        **dict.fromkeys(("AsyncRate", "Rate", "Turn"), "rate"),
-        **dict.fromkeys(("AsyncTerm", "Term"), "term"),
-        **dict.fromkeys(("AsyncLeases", "AsyncLockAll", "Leases", "LockAll"), "several"),
-        **dict.fromkeys(("AsyncTransaction", "Transaction"), "transaction"),
+        "election": ("AsyncElection", "Election", "Leader"),
+        "rate": ("AsyncRate", "Rate", "Turn"),
+        "term": ("AsyncTerm", "Term"),
+        "several": ("AsyncLeases", "AsyncLockAll", "Leases", "LockAll"),
+        "transaction": ("AsyncTransaction", "Transaction"),
     }
 
     def __getattr__(name):
         from importlib import import_module
 
-        if name not in _LATER:
-            raise AttributeError(f"module 'fencelock' has no attribute {name!r}")
-        globals()[name] = getattr(import_module(f"fencelock.primitives.{_LATER[name]}"), name)
-        return globals()[name]
+        for module, names in _LATER.items():
+            if name in names:
+                globals()[name] = getattr(import_module("fencelock.primitives." + module), name)
+                return globals()[name]
+        raise AttributeError("module 'fencelock' has no attribute " + repr(name))
 
 
 __all__ = [

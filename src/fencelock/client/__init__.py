@@ -202,6 +202,7 @@ class Client(Inquiries):
 
         `ttl`: how many seconds a lease lives unless it is renewed. The default is the client's.
         `timeout`: how many seconds a `with` waits. None, the default, waits for ever; 0 does not wait.
+        (In redis-py, `timeout` is what `ttl` is here.)
         `label`: says in listings who holds it or waits for it. The default is the client's.
         `reentrant`: True lets a thread that holds the lock take it again.
         `on_lost`: a function that is called with the lease when that is lost.

@@ -75,6 +75,13 @@ class BaseClient:
         """The options of a lock for which the caller gives none."""
         self._allow(purpose)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            from fencelock.primitives.habits import OF_CLIENTS, unknown  # only mistakes need it
+
+            raise unknown(self, name, OF_CLIENTS)
+
     @property
     def traits(self) -> Traits:
         """What the engine behind this client can and can't promise."""
@@ -125,9 +132,12 @@ class BaseClient:
             return self._defaults
         names = known.__optional_keys__
         if not given.keys() <= names:
+            from fencelock.primitives.habits import in_our_words  # only mistakes need it
+
+            wrong = min(given.keys() - names)
             raise TypeError(
-                f"there is no option {min(given.keys() - names)!r} here: "
-                f"the options are {', '.join(sorted(names))}"
+                f"there is no option {wrong!r} here: {in_our_words(wrong)}the options are "
+                f"{', '.join(sorted(names))}"
             )
         take = given.get
         if (purpose := take("purpose")) is not None:

@@ -81,8 +81,9 @@ def _number(what: str, value: Duration) -> float:
 
         if isinstance(value, timedelta):
             return value.total_seconds()
+        advice = ": try_acquire() does not wait" if value is False and what == "timeout" else ""
         raise TypeError(
-            f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}"
+            f"{what} must be a number of seconds or a timedelta, not {type(value).__name__}{advice}"
         )
     try:
         return float(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencelock.core.durations import Duration, check_timeout
 from fencelock.core.errors import EngineError, LeaseLost, Unsupported
@@ -94,6 +94,13 @@ class BaseLease(Holding):
         self._notice()
         if self._claim.reason is not None:
             raise self._lost(self._claim.reason)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            from fencelock.primitives.habits import OF_LEASES, unknown  # only mistakes need it
+
+            raise unknown(self, name, OF_LEASES)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.name!r}: {self.state.value}, fence {self.fence}>"

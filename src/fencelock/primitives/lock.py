@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import weakref
+from collections.abc import Iterable
 from functools import partial
 from os import urandom
 from sys import _getframe
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Never, TypeVar
 
 from fencelock.core.durations import Duration, check_timeout
 from fencelock.core.errors import EngineError, LockTimeout, StaleFence, Unsupported, WouldDeadlock
@@ -81,6 +82,13 @@ class BaseLock(Blocks[L]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            from fencelock.primitives.habits import OF_LOCKS, unknown  # only mistakes need it
+
+            raise unknown(self, name, OF_LOCKS)
 
     def _check_on_lost(self, on_lost: object) -> None:
         if is_async(on_lost):
@@ -232,8 +240,10 @@ class Lock(BaseLock[Lease], BlockingBlocks[Lease]):
 
     # `acquire` repeats `_acquire`: a call less on the hot path.
 
-    def acquire(self, timeout: Duration | _Default | None = DEFAULT) -> Lease:
+    def acquire(self, timeout: Duration | _Default | None = DEFAULT, **habits: Never) -> Lease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
+        if habits:
+            raise _refused(habits)
         undo: list[Undo] = []
         try:
             lease = self._acquired(undo, timeout)
@@ -295,8 +305,12 @@ class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
     _on_lost_words = ("cancel",)
     _awaits_guard = True
 
-    async def acquire(self, timeout: Duration | _Default | None = DEFAULT) -> AsyncLease:
+    async def acquire(
+        self, timeout: Duration | _Default | None = DEFAULT, **habits: Never
+    ) -> AsyncLease:
         """Wait for the lock and hold it; `LockTimeout` after `timeout` seconds, None waits for ever."""
+        if habits:
+            raise _refused(habits)
         lease = await self._acquire(timeout)
         lease._site = call_site()
         return lease
@@ -345,6 +359,15 @@ class AsyncLock(BaseLock[AsyncLease], AsyncBlocks[AsyncLease]):
         lease = self._watched(AsyncLease(claim))
         lease._cancels = self._on_lost == "cancel" and claim.depth == 1
         return lease
+
+
+def _refused(options: Iterable[str]) -> TypeError:
+    from fencelock.primitives.habits import in_our_words  # only mistakes need it
+
+    option = min(options)
+    return TypeError(
+        f"acquire() has no option {option!r}: {in_our_words(option)}the only option is timeout"
+    )
 
 
 def _check_guard(guard: Any, awaits: bool) -> None:

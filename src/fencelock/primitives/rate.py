@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencelock.core.durations import Duration, check_timeout
 from fencelock.core.errors import LockTimeout
@@ -41,6 +41,13 @@ class BaseRate:
     def __repr__(self) -> str:
         share = self._share
         return f"<{type(self).__name__} {self.name!r}: {share.permits} per {share.lasts:g} s>"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            from fencelock.primitives.habits import OF_RATES, unknown  # only mistakes need it
+
+            raise unknown(self, name, OF_RATES)
 
     def _claim(self) -> Claim:
         context = self._contexts.here()

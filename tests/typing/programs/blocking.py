@@ -1,5 +1,6 @@
 """A blocking program: see test_programs.py."""
 
+from datetime import timedelta
 from typing import Any, Unpack, assert_type
 
 import fencelock
@@ -34,6 +35,12 @@ with client as same, same.lock("x") as lease:
     assert_type(same, fencelock.Client)
     assert_type(lease, fencelock.Lease)
 client.inspect()  # error
+client.Lock("x")  # error
+client.lock("x").release()  # error
+client.lock("x").acquire(blocking=False)  # error
+client.lock("x").acquire().extend(10)  # error
+client.lock("x", ttl=timedelta(minutes=5)).acquire(timeout=timedelta(seconds=3))
+client.lock("x", blocking_timeout=3)  # error
 client.inspect("x", 3)  # error
 client.names(pattern=3)  # error
 

@@ -51,6 +51,16 @@ def test_a_seat_that_was_set_aside_is_free_again_and_sold_once(tmp_path: Path) -
     ]
 
 
+def test_no_stage_begins_without_the_time_to_end_it(tmp_path: Path) -> None:
+    lines = outcome("staged_import.py", tmp_path).splitlines()
+    assert lines == [
+        "download: done",
+        "convert: done",
+        "stopped: too little time is left of it",
+        "publish: done",
+    ]
+
+
 def test_a_paused_worker_does_not_charge_twice(tmp_path: Path) -> None:
     lines = outcome("double_payment.py", tmp_path).splitlines()
     assert lines[0].startswith("  LeaseLost: the lease on 'order:42'")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fencelock.core.durations import Duration, check_timeout
+from fencelock.core.durations import Duration, check_positive, check_timeout, deadline
 from fencelock.core.errors import EngineError, LeaseLost, Unsupported
 from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import READING, Owner, Ticket
@@ -19,6 +19,8 @@ from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
 from fencelock.primitives.leaving import leave_again
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
+
+TOO_SHORT = "too little time is left of it"
 
 _LEAVING, _LEFT = 1, 2
 """A release has begun; or nothing is left to release, because the lock was entered again or handed over."""
@@ -88,12 +90,32 @@ class BaseLease(Holding):
         claim = self._claim
         return 0.0 if claim.reason else max(0.0, claim.deadline - claim.context.io.now())
 
-    def check(self) -> None:
-        """Raise `LeaseLost` unless the lease is still good. No network: the clock decides."""
+    def check(self, at_least: Duration = 0) -> None:
+        """Raise `LeaseLost` unless the lease is still good. No network: the clock decides.
+
+        With `at_least` also if fewer seconds are left: too few for the next step of the work."""
         self._context.io.verify()
         self._notice()
         if self._claim.reason is not None:
             raise self._lost(self._claim.reason)
+        if at_least:
+            self._check_time(check_positive("at_least", at_least))
+
+    def _check_time(self, needed: float) -> None:
+        claim = self._claim
+        longest, left = deadline(0.0, claim.ticket.ttl), self.remaining()
+        if needed > longest:
+            raise ValueError(
+                f"at_least is {needed:g} s, and a lease with a ttl of {self.ttl:g} s never has more than "
+                f"{longest:.3g} s left: use a longer ttl"
+            )
+        if left < needed:
+            raise LeaseLost(
+                f"the lease on {self.name!r} (fence {self.fence}) is held for another {left:.3g} s, and the "
+                f"next step needs {needed:g} s: renew() it first, or stop here",
+                name=self.name,
+                reason=TOO_SHORT,
+            )
 
     if not TYPE_CHECKING:
 
@@ -171,6 +193,24 @@ class BaseLease(Holding):
         reason = claim.answered(standing, sent, context.io.now(), joining=True)
         if reason is None:
             claim.became(ticket)
+        self._learned(reason)
+
+    async def _ask(self) -> None:
+        """Ask the engine whether it is held, which renews it."""
+        claim, context = self._claim, self._context
+        sent = context.io.now()
+        (standing,) = await context.engine.renew([claim.ticket], timeout=REQUEST_TIMEOUT)
+        if standing is None:
+            raise EngineError(
+                f"could not renew {self.name!r}: its part of the engine did not answer",
+                outcome="unknown",
+                name=self.name,
+            )
+        now = context.io.now()
+        margin, suspended = claim.deadline - now, claim.suspended
+        reason = claim.answered(standing, sent, now)
+        if claim.sighting is not None and reason is None:
+            claim.sighting.renewed(claim, margin, suspended)
         self._learned(reason)
 
     def _can_leave(self) -> bool:
@@ -265,6 +305,14 @@ class AsyncLease(BaseLease, AsyncHolding):
         """An event that is set when the lease is lost."""
         return AsyncLost(self)
 
+    async def confirm(self: BaseLease) -> None:
+        """Ask the engine now whether the lease is held: before a step that can't be undone.
+
+        Raises `LeaseLost` if it is not, and `EngineError` if the engine does not answer. It renews the lease,
+        too."""
+        self.check()
+        await self._ask()
+
     async def renew(self: BaseLease, ttl: Duration | None = None) -> None:
         """Renew now. With `ttl`, later renewals use it too. Raises `LeaseLost` if it is too late."""
         self.check()
@@ -272,25 +320,12 @@ class AsyncLease(BaseLease, AsyncHolding):
         before = claim.ticket.ttl
         if ttl is not None:
             context.change_ttl(claim, context.engine.traits.check_ttl(ttl))
-        sent = context.io.now()
         try:
-            (standing,) = await context.engine.renew([claim.ticket], timeout=REQUEST_TIMEOUT)
+            await self._ask()
         except EngineError as error:
             if error.outcome == "not applied" and ttl is not None:
                 context.change_ttl(claim, before)  # the engine may never accept the other one
             raise
-        if standing is None:
-            raise EngineError(
-                f"could not renew {self.name!r}: its part of the engine did not answer",
-                outcome="unknown",
-                name=self.name,
-            )
-        now = context.io.now()
-        margin, suspended = claim.deadline - now, claim.suspended
-        reason = claim.answered(standing, sent, now)
-        if claim.sighting is not None and reason is None:
-            claim.sighting.renewed(claim, margin, suspended)
-        self._learned(reason)
 
     async def downgrade(self: BaseLease) -> None:
         """Turn a write lease into a read lease: other readers come in, and no writer in between."""
@@ -318,6 +353,7 @@ class Lease(BaseLease, BlockingHolding):
         """An event that is set when the lease is lost."""
         return Lost(self)
 
+    confirm = blocking(AsyncLease.confirm)
     renew = blocking(AsyncLease.renew)
     downgrade = blocking(AsyncLease.downgrade)
 

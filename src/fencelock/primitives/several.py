@@ -71,10 +71,10 @@ class BaseLeases(Holding, Mapping[str, L]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {list(self._leases.values())}>"
 
-    def check(self) -> None:
-        """Raise `LeaseLost` unless all of them are still good."""
+    def check(self, at_least: Duration = 0) -> None:
+        """Raise `LeaseLost` unless all of them are still good, and with `at_least` for so many seconds."""
         for lease in self._leases.values():
-            lease.check()
+            lease.check(at_least)
 
     async def _release(self) -> None:
         await release_all(list(self._leases.values()))

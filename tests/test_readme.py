@@ -73,10 +73,8 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def run(
-    request: pytest.FixtureRequest, folder: Path, block: Block, *command: str, env: dict[str, str]
-) -> str:
-    text = block.text
+def with_servers(request: pytest.FixtureRequest, text: str) -> str:
+    """The same text, with the URLs of real servers. Only those are started that it names."""
     if REDIS in text:
         # A separate database: other tests may use names such as `nightly`.
         text = text.replace(REDIS, request.getfixturevalue("redis_url") + "/9")
@@ -92,6 +90,13 @@ def run(
         text = text.replace(MYSQL, request.getfixturevalue("mysql_url"))
     if SERVICE in text:
         text = text.replace(SERVICE, request.getfixturevalue("service_url"))
+    return text
+
+
+def run(
+    request: pytest.FixtureRequest, folder: Path, block: Block, *command: str, env: dict[str, str]
+) -> str:
+    text = with_servers(request, block.text)
     here = folder / "here"
     here.mkdir()
     done = subprocess.run(

@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import test_examples
+from tests.effort import effort
+
+cheaply = settings(
+    max_examples=effort(60, 3_000), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 PLACES = st.sampled_from(["a", "b", "c"])
 
@@ -120,6 +125,12 @@ def test_a_vector_clock_notices_what_the_last_writer_loses(tmp_path: Path) -> No
     assert answer == "the answer comes after both"
 
 
+def test_the_page_leads_to_every_example() -> None:
+    page = (test_examples.EXAMPLES.parent / "docs" / "do-you-need-a-lock.md").read_text()
+    for example in (test_examples.EXAMPLES / "without_locks").glob("*.py"):
+        assert f"](../examples/without_locks/{example.name})" in page
+
+
 # --- what merges: in any order, and as often as one likes
 
 
@@ -143,6 +154,7 @@ def lww_registers() -> st.SearchStrategy[Any]:
     return st.builds(registers.LwwRegister, st.integers(0, 3), PLACES, st.sampled_from("xyz"))
 
 
+@cheaply
 @given(
     st.one_of(*(st.tuples(kind, kind, kind) for kind in (g_counters(), or_sets(), lww_registers())))
 )
@@ -159,6 +171,7 @@ STEPS = st.lists(
 )
 
 
+@cheaply
 @given(STEPS)
 def test_copies_that_heard_of_everything_agree(steps: list[Step]) -> None:
     """Three places change their copies and send them to one another. In the end each hears of all."""
@@ -185,6 +198,7 @@ def test_copies_that_heard_of_everything_agree(steps: list[Step]) -> None:
     assert count["a"].merge(count["b"]).merge(count["c"]).value == added
 
 
+@cheaply
 @given(STEPS)
 def test_vector_clocks_know_what_was_seen(steps: list[Step]) -> None:
     """Compared with the plain truth: the set of all changes that a copy has seen."""

@@ -52,6 +52,9 @@ PICTURES = {
     "postgresql-hand-off": Picture(
         "PostgreSQL: hand-offs, empty sections", "hand-offs per second", "processes"
     ),
+    "writers": Picture(
+        "PostgreSQL: updates of one row, no work in between", "updates per second", "writers"
+    ),
     "mysql-hand-off": Picture(
         "MariaDB: hand-offs, empty sections", "hand-offs per second", "processes"
     ),

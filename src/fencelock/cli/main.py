@@ -12,6 +12,7 @@ import fencelock
 from fencelock.cli import exits
 from fencelock.cli.bench.command import bench
 from fencelock.cli.break_ import break_
+from fencelock.cli.choose.command import choose
 from fencelock.cli.demo.command import demo
 from fencelock.cli.doctor import doctor
 from fencelock.cli.listing import ls, show
@@ -48,7 +49,7 @@ def cli(url: str | None) -> None:
 
 for command in (
     *(run, ls, show, top, break_, schema, migrate, bench),
-    *(doctor, plan, torture, serve, token, demo),
+    *(choose, doctor, plan, torture, serve, token, demo),
 ):
     cli.add_command(command)
 

@@ -1,0 +1,1 @@
+"""`fencelock choose`: whether you need a lock, and which one."""

@@ -146,8 +146,8 @@ def test_shell_blocks_run(
         assert said in printed
 
 
-def test_the_two_commands_are_there() -> None:
-    for command in ("run", "test"):
+def test_the_commands_are_there() -> None:
+    for command in ("run", "site", "test"):
         assert f"./{command} " in (ROOT / "README.md").read_text()
         assert os.access(ROOT / command, os.X_OK)
 

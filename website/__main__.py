@@ -21,6 +21,8 @@ def main() -> None:
     wanted = parser.parse_args()
     try:
         html = build(ROOT / "build" / "site")
+    except KeyboardInterrupt:
+        sys.exit(130)
     except Faulty as fault:
         sys.exit(f"fencelock: the site is broken:\n{fault}")
     print(f"built {html.relative_to(ROOT)}")

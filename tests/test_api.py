@@ -20,7 +20,7 @@ from fencelock.core.url import Url
 from fencelock.engines.contract import Engine
 from fencelock.engines.diagnosis import Clock, Server
 from fencelock.guards import etcd, http, objects, proxy, zookeeper
-from fencelock.integrations import django, fastapi, starlette
+from fencelock.integrations import celery, django, fastapi, starlette
 from fencelock.io.contract import IO, Event
 from fencelock.primitives.lease import AsyncLost, Lost
 from fencelock.servers.process import ServerFailed
@@ -40,6 +40,8 @@ GUARDS = {
     "zookeeper.AsyncZooKeeperGuard": zookeeper.AsyncZooKeeperGuard,
 }
 INTEGRATIONS = {
+    "celery.ElectedBeat": celery.ElectedBeat,
+    "celery.locked_task": celery.locked_task,
     "django.opened": django.opened,
     "fastapi.held": fastapi.held,
     "starlette.answer_errors": starlette.answer_errors,

@@ -75,7 +75,7 @@ def locked(template: str, make: Callable[[str], Lock]) -> Decorator:
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         if inspect.iscoroutinefunction(function):
             raise TypeError(f"{function.__qualname__} is async: decorate it with an AsyncClient")
-        call = _Call(template, function)
+        call = Call(template, function)
 
         def wrapper(*args: Any, **kwargs: Any) -> R:
             with make(call.name(args, kwargs)) as lease:
@@ -91,7 +91,7 @@ def async_locked(template: str, make: Callable[[str], AsyncLock]) -> AsyncDecora
     """Decorate a coroutine function so that it runs under the lock that `make` makes for its name."""
 
     def decorate(function: Callable[..., Awaitable[R]]) -> AsyncCallable[..., R]:
-        call = _Call(template, function)
+        call = Call(template, function)
         if not inspect.iscoroutinefunction(function):
             raise TypeError(f"{function.__qualname__} is not async: decorate it with a Client")
 
@@ -105,7 +105,7 @@ def async_locked(template: str, make: Callable[[str], AsyncLock]) -> AsyncDecora
     return decorate
 
 
-class _Call:
+class Call:
     """How a call's arguments become the lock's name, and where the function takes its lease."""
 
     def __init__(self, template: str, function: Callable[..., Any]) -> None:

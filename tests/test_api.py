@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ForwardRef, is_typeddict
 
 import fencelock
-from fencelock import client, doctor, guards, observe
+from fencelock import client, doctor, guards, observe, testing
 from fencelock.core.errors import FencelockError
 from fencelock.core.queue import TicketQueue
 from fencelock.core.ticket import Place, Share, Standing, Ticket
@@ -24,6 +24,7 @@ from fencelock.integrations import celery, django, fastapi, starlette
 from fencelock.io.contract import IO, Event
 from fencelock.primitives.lease import AsyncLost, Lost
 from fencelock.servers.process import ServerFailed
+from fencelock.testing.client import TestingClient
 
 OPTIONS = {name: getattr(client, name) for name in client.__all__ if name.endswith("Options")}
 SNAPSHOT = Path(__file__).parent / "api.txt"
@@ -70,6 +71,11 @@ def describe() -> str:
         *(_describe(name, getattr(observe, name)) for name in observe.__all__),
         ["# for users: from fencelock.doctor import …"],
         *(_describe(name, getattr(doctor, name)) for name in PUBLIC_IN_DOCTOR),
+        [
+            "# for users: from fencelock.testing import …; its clients can do this, and all that clients can"
+        ],
+        _describe("TestingClient", TestingClient),
+        _describe("Clock", testing.Clock),
         ["# for writers of engines: docs/engines/writing-your-own.md"],
         *(_describe(f"{cls.__module__}.{cls.__name__}", cls) for cls in FOR_ENGINES),
     ]

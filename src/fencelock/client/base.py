@@ -60,7 +60,7 @@ class BaseClient:
         diagnose: bool = False,
     ) -> None:
         owner = _owner(label)
-        opener = _opener_of(default_url() if url is None else url)
+        opener = self._opener(url)
         self._audience = Audience(observers)
         self._diagnosed = diagnose
         self._contexts = Contexts(
@@ -81,6 +81,10 @@ class BaseClient:
             from fencelock.primitives.habits import OF_CLIENTS, unknown  # only mistakes need it
 
             raise unknown(self, name, OF_CLIENTS)
+
+    def _opener(self, url: str | Routes | None) -> Callable[[IO], Engine]:
+        """What opens the engine of this client, once for each context."""
+        return _opener_of(default_url() if url is None else url)
 
     @property
     def traits(self) -> Traits:

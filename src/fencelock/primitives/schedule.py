@@ -265,7 +265,9 @@ def _look_through(
             if deadline < now + _MIN_TIMEOUT:
                 pressing.append(claim)
         too_early = batch_at is None or now < batch_at
-        if too_early and (crowded or entry.due > now + ttl * _SLACK):
+        # A failed renewal is not repeated early: if the engine refuses at once, that would be a busy loop.
+        slack = 0.0 if claim.suspended else ttl * _SLACK
+        if too_early and (crowded or entry.due > now + slack):
             wake_at = min(wake_at, entry.due, math.inf if batch_at is None else batch_at)
             if in_order:
                 break

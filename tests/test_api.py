@@ -22,7 +22,7 @@ from fencelock.engines.diagnosis import Clock, Server
 from fencelock.guards import etcd, http, objects, proxy, zookeeper
 from fencelock.integrations import celery, django, fastapi, starlette
 from fencelock.io.contract import IO, Event
-from fencelock.primitives.lease import AsyncLost, Lost
+from fencelock.primitives.lost import AsyncLost, Lost
 from fencelock.servers.process import ServerFailed
 from fencelock.testing.client import TestingClient
 

@@ -25,8 +25,10 @@ from tests.waiting import eventually, soon
 
 FACES = {"sync": fencelock.Client, "async": fencelock.AsyncClient}
 
-# What a client offers besides primitives.
+# What a client offers besides primitives. What `attach` takes over is not its own, and stays when it fails:
+# tests/primitives/test_lease.py.
 NO_PRIMITIVES = {
+    "attach",
     *("break_lock", "close", "diagnose", "inspect", "names", "ping", "release_on_sigterm"),
     "traits",
 }

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 from fencelock.client.base import BaseClient, default_url
 from fencelock.client.inquiries import AsyncInquiries, Inquiries
 from fencelock.client.options import (
+    AsyncAttachOptions,
     AsyncHoldOptions,
     AsyncOptions,
+    AttachOptions,
     CommonOptions,
     HoldOptions,
     OnceOptions,
@@ -37,9 +39,11 @@ if TYPE_CHECKING:
     from fencelock.primitives.transaction import AsyncTransaction, Transaction
 
 __all__ = [
+    "AsyncAttachOptions",
     "AsyncClient",
     "AsyncHoldOptions",
     "AsyncOptions",
+    "AttachOptions",
     "Client",
     "CommonOptions",
     "HoldOptions",
@@ -99,6 +103,13 @@ class AsyncClient(AsyncInquiries):
 
         made = self._options(AsyncHoldOptions, options)
         return AsyncLockAll(self._each(AsyncLock, names, made), made.timeout)
+
+    async def attach(self, name: str, id: str, **options: Unpack[AsyncAttachOptions]) -> AsyncLease:
+        """Go on with a lease that was acquired elsewhere: as `Client.attach`."""
+        from fencelock.primitives.attaching import async_attach
+
+        made = self._options(AsyncAttachOptions, options)
+        return await async_attach(AsyncLock(self._contexts, check_name(name), made), id)
 
     def transaction(
         self,
@@ -247,6 +258,16 @@ class Client(Inquiries):
 
         made = self._options(HoldOptions, options)
         return LockAll(self._each(Lock, names, made), made.timeout)
+
+    def attach(self, name: str, id: str, **options: Unpack[AttachOptions]) -> Lease:
+        """Go on with a lease that was acquired elsewhere, in another process for example. `id` is that of the
+        lease. It is renewed here from now on, with the ttl given here, and can be released here. If it is not
+        held any more, that is `LeaseLost`: this never joins the queue. The first process lets go of it with
+        `lease.detach()`. The options are those of `lock`, but `timeout`, `reentrant` and `guard`."""
+        from fencelock.primitives.attaching import attach
+
+        made = self._options(AttachOptions, options)
+        return attach(Lock(self._contexts, check_name(name), made), id)
 
     def transaction(
         self,

@@ -52,17 +52,22 @@ class OnceOptions(CommonOptions, total=False):
     """Seconds to wait while another caller does the work. None waits for ever, 0 does not wait."""
 
 
-class HoldOptions(CommonOptions, total=False):
-    """Options of `Client.semaphore`, `lock_all` and `election`."""
+class AttachOptions(CommonOptions, total=False):
+    """Options of `Client.attach`."""
 
-    timeout: Duration | None
-    """Seconds to wait. None waits for ever, 0 does not wait."""
     on_lost: Callable[[Lease], Any] | None
     """Is called with the lease when that is lost."""
     renew: bool
     """False: the lease lives for its ttl and is not renewed, unless the caller does it."""
     max_hold: Duration | None
     """Seconds after which the lease is lost, even if its holder goes on."""
+
+
+class HoldOptions(AttachOptions, total=False):
+    """Options of `Client.semaphore`, `lock_all` and `election`."""
+
+    timeout: Duration | None
+    """Seconds to wait. None waits for ever, 0 does not wait."""
 
 
 class RateOptions(TypedDict, total=False):
@@ -89,17 +94,22 @@ class Options(HoldOptions, total=False):
     """Refuses older holders before the caller has its lease."""
 
 
-class AsyncHoldOptions(CommonOptions, total=False):
-    """Options of `AsyncClient.semaphore`, `lock_all` and `election`."""
+class AsyncAttachOptions(CommonOptions, total=False):
+    """Options of `AsyncClient.attach`."""
 
-    timeout: Duration | None
-    """Seconds to wait. None waits for ever, 0 does not wait."""
     on_lost: Callable[[AsyncLease], Any] | Literal["cancel"] | None
     """Is called with the lease when that is lost. "cancel" cancels the body of the `async with`."""
     renew: bool
     """False: the lease lives for its ttl and is not renewed, unless the caller does it."""
     max_hold: Duration | None
     """Seconds after which the lease is lost, even if its holder goes on."""
+
+
+class AsyncHoldOptions(AsyncAttachOptions, total=False):
+    """Options of `AsyncClient.semaphore`, `lock_all` and `election`."""
+
+    timeout: Duration | None
+    """Seconds to wait. None waits for ever, 0 does not wait."""
 
 
 class AsyncOptions(AsyncHoldOptions, total=False):

@@ -43,6 +43,12 @@ NO_RATES = (
     "of one of them"
 )
 
+NOT_PORTABLE = (
+    "a lease of this engine belongs to the connection or the session of the process that acquired it, and "
+    "can't be handed to another one: use redis://, postgresql://, mysql://, sqlite:// or etcd://, or a lock "
+    "service in front of one of them"
+)
+
 UNSAFE = (
     "this engine can only promise an efficiency lock: in a failover, a restart or a clock jump two holders "
     "are possible. For a correctness lock use etcd:// or zookeeper://, or sqlite:// on one machine, or "

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Why a claim has ended.
 RELEASED = "released"
+DETACHED = "detached, for another process to go on with it"
 WITHDRAWN = "withdrawn before it was held"
 CLOSED = "its client was closed"
 EXPIRED = "its ttl passed without a renewal that the engine confirmed"
@@ -240,7 +241,7 @@ class Claim:
     def signal_when_lost(self, event: Event) -> Event:
         """Set this event when the lease is lost."""
         self.lost_event = event
-        if self.reason not in (None, RELEASED):
+        if self.reason not in (None, RELEASED, DETACHED):
             event.set()
         return event
 
@@ -277,7 +278,7 @@ class Claim:
 
     def lease_state(self) -> LeaseState:
         """The state of the lease, by this moment's clock."""
-        if self.reason == RELEASED:
+        if self.reason in (RELEASED, DETACHED):
             return LeaseState.RELEASED
         now, lost = self.context.io.now(), self.reason is not None
         return state_of(now, self.deadline, suspended=self.suspended, lost=lost)

@@ -19,6 +19,7 @@ from fencelock.observe.audience import Audience
 from fencelock.primitives.call_site import CallSite, place_of
 from fencelock.primitives.claim import (
     CLOSED,
+    DETACHED,
     DROPPED,
     LOOP_ENDED,
     OVERHELD,
@@ -215,7 +216,7 @@ class Context:
             if claim.reason is None:
                 claim.call_when_lost(callback)
                 return
-        if claim.reason != RELEASED:
+        if claim.reason not in (RELEASED, DETACHED):
             _call(callback, claim)
 
     def lost_event(self, claim: Claim) -> Event:
@@ -297,6 +298,22 @@ class Context:
             claim.ended(reason)
         self.forget(claim)
         self.sweeper.start()
+        _observe_end(claim)
+
+    def adopt(self, claim: Claim, now: float) -> bool:
+        """The caller has a lease that was acquired elsewhere. False if this context has it already."""
+        with self._mutex:
+            if claim in self._schedule:
+                return False
+            self.hold(claim, now)
+            return True
+
+    def let_go(self, claim: Claim) -> None:
+        """Renew a lease no more, and leave its ticket as it is: another process goes on with it."""
+        # This order, because the keeper takes out the tickets of claims that have ended halfway.
+        self.forget(claim)
+        with self._mutex:
+            claim.ended(DETACHED)
         _observe_end(claim)
 
     def soon(self, act: Callable[[], None]) -> None:

@@ -7,17 +7,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fencelock.core.durations import Duration, check_positive, check_timeout, deadline
-from fencelock.core.errors import EngineError, LeaseLost, Unsupported
+from fencelock.core.durations import Duration, check_positive, deadline
+from fencelock.core.errors import EngineError, FencelockError, LeaseLost, Unsupported
 from fencelock.core.lease import LeaseState
 from fencelock.core.ticket import READING, Owner, Ticket
-from fencelock.engines.contract import NO_SHARING
+from fencelock.engines.contract import NO_SHARING, NOT_PORTABLE
 from fencelock.io.blocking import blocking, run
 from fencelock.primitives.call_site import CallSite, place_of
-from fencelock.primitives.claim import EVICTED, RELEASED, Claim
+from fencelock.primitives.claim import DETACHED, EVICTED, RELEASED, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.holding import AsyncHolding, BlockingHolding, Holding
 from fencelock.primitives.leaving import leave_again
+from fencelock.primitives.lost import AsyncLost, Lost
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 
 TOO_SHORT = "too little time is left of it"
@@ -124,6 +125,23 @@ class BaseLease(Holding):
 
             raise unknown(self, name, OF_LEASES)
 
+    def detach(self) -> str:
+        """Let go of the lease without releasing it, and return its id. Another process goes on with it, by
+        `client.attach(name, id)`; it has `remaining()` seconds for that. Nothing is sent."""
+        self.check()
+        claim = self._claim
+        if not self._context.engine.traits.portable:
+            raise Unsupported(NOT_PORTABLE, name=self.name)
+        if claim.depth > 1:
+            raise FencelockError(
+                f"{self.name!r} was entered again: only its outermost lease can be detached, when the others "
+                "are released",
+                name=self.name,
+            )
+        self._context.let_go(claim)
+        self._left = _LEFT
+        return claim.ticket.id
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.name!r}: {self.state.value}, fence {self.fence}>"
 
@@ -164,8 +182,8 @@ class BaseLease(Holding):
 
     def _lost(self, reason: str) -> LeaseLost:
         message = (
-            f"{self.name!r} was already released"
-            if reason is RELEASED
+            f"{self.name!r} was already {reason}"
+            if reason in (RELEASED, DETACHED)
             else f"the lease on {self.name!r} (fence {self.fence}) is lost: {reason}. "
             "Someone else may hold it now: stop, and don't write"
         )
@@ -278,7 +296,7 @@ class BaseLease(Holding):
     def _is_lost(self) -> bool:
         """Whether the lease is lost, by this moment's clock."""
         self._notice()
-        return self._claim.reason not in (None, RELEASED)
+        return self._claim.reason not in (None, RELEASED, DETACHED)
 
     def _loss(self) -> LeaseLost | None:
         claim = self._claim
@@ -364,31 +382,3 @@ class Lease(BaseLease, BlockingHolding):
         except BaseException:
             self._give_up()
             raise
-
-
-class Lost:
-    """Set when the lease is lost. Like `threading.Event`, to look at and to wait for."""
-
-    def __init__(self, lease: BaseLease) -> None:
-        self._lease = lease
-        self._event = lease._context.lost_event(lease._claim)
-
-    def is_set(self) -> bool:
-        """Whether the lease is lost, by this moment's clock."""
-        return self._lease._is_lost()
-
-    def __bool__(self) -> bool:
-        """The same, for `if lease.lost:`."""
-        return self.is_set()
-
-    def wait(self, timeout: Duration | None = None) -> bool:
-        """Block until the lease is lost (True) or the timeout has passed (False)."""
-        return run(self._event.wait(None if timeout is None else check_timeout(timeout)))
-
-
-class AsyncLost(Lost):
-    """Set when the lease is lost. Like `asyncio.Event`, to look at and to wait for."""
-
-    async def wait(self, timeout: Duration | None = None) -> bool:  # type: ignore[override]
-        """Wait until the lease is lost (True) or the timeout has passed (False)."""
-        return await self._event.wait(None if timeout is None else check_timeout(timeout))

@@ -23,6 +23,7 @@ from fencelock.observe.events import (
 )
 from fencelock.observe.logging import write as log_event
 from fencelock.primitives.claim import (
+    DETACHED,
     DROPPED,
     EVICTED,
     EXPIRED,
@@ -88,6 +89,11 @@ class Sighting:
         else:
             audience.saw_fence(about[0], fence)
 
+    def attached(self, claim: Claim, now: float) -> None:
+        """The caller has a lease that was acquired elsewhere. Its fence may be known here already."""
+        self._newest = 0
+        self.granted(claim, now)
+
     def not_granted(self, claim: Claim, timeout: float) -> None:
         """The name was not free in time."""
         self._ended_early(claim, TimedOut if timeout else Refused)
@@ -138,7 +144,7 @@ class Sighting:
             lost = (*self.about, claim.fence, held_for, _LOSSES[reason])
             self._audience.tell(Lost, lost, self._since)
         else:
-            closed = reason not in (RELEASED, WITHDRAWN)
+            closed = reason not in (RELEASED, WITHDRAWN, DETACHED)
             self._audience.tell(Released, (*self.about, claim.fence, held_for, closed), self._since)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import Ticket
 from fencelock.primitives.blocks import Undo
 from fencelock.primitives.claim import WITHDRAWN, Claim
@@ -52,6 +53,14 @@ class BaseTerm(BaseLease):
     def _begin(self, bell: str) -> None:
         self._bell = Bell(bell, self._claim)
         self._on_loss(self._bell.give_up)  # if the term is lost, the observers hear of it at once
+
+    def detach(self) -> str:
+        """A term can't be handed over: its candidate leads, and nobody else."""
+        raise Unsupported(
+            f"the term of a leader of {self.name!r} can't be detached: resign(), and let the other process "
+            "campaign",
+            name=self.name,
+        )
 
     async def _release(self, there: bool | None = None) -> None:
         try:

@@ -20,7 +20,7 @@ from fencelock.core.url import Url
 from fencelock.engines.contract import Engine
 from fencelock.engines.diagnosis import Clock, Server
 from fencelock.guards import etcd, http, objects, proxy, zookeeper
-from fencelock.integrations import celery, django, fastapi, starlette
+from fencelock.integrations import apscheduler, celery, django, fastapi, sqlalchemy, starlette
 from fencelock.io.contract import IO, Event
 from fencelock.primitives.lost import AsyncLost, Lost
 from fencelock.servers.process import ServerFailed
@@ -41,10 +41,12 @@ GUARDS = {
     "zookeeper.AsyncZooKeeperGuard": zookeeper.AsyncZooKeeperGuard,
 }
 INTEGRATIONS = {
+    "apscheduler.OnceExecutor": apscheduler.OnceExecutor,
     "celery.ElectedBeat": celery.ElectedBeat,
     "celery.locked_task": celery.locked_task,
     "django.opened": django.opened,
     "fastapi.held": fastapi.held,
+    "sqlalchemy.fence_session": sqlalchemy.fence_session,
     "starlette.answer_errors": starlette.answer_errors,
 }
 TOOLS = (ServerFailed,)
@@ -100,7 +102,7 @@ def _describe(name: str, thing: Any) -> list[str]:
 
 def _made_by_users(cls: type) -> bool:
     """Locks and leases come from a client, so their constructors are not public."""
-    if cls.__module__.startswith("fencelock.guards"):
+    if cls.__module__.startswith(("fencelock.guards", "fencelock.integrations")):
         return True
     return issubclass(
         cls, fencelock.Client | fencelock.AsyncClient | Exception | tuple

@@ -66,8 +66,8 @@ def about(wheel: Path) -> Message:
 
 
 def source() -> set[str]:
-    """All files of the package: modules, Lua, SQL, C, `py.typed`."""
-    paths = (ROOT / "src" / "fencelock").rglob("*")
+    """All files of the package: modules, Lua, SQL, C, `py.typed`. And the plugin for pytest beside it."""
+    paths = (ROOT / "src").rglob("*")
     files = [path for path in paths if path.is_file() and "__pycache__" not in path.parts]
     return {str(path.relative_to(ROOT / "src")) for path in files}
 

@@ -49,58 +49,65 @@ INTEGRATIONS = {
     "sqlalchemy.fence_session": sqlalchemy.fence_session,
     "starlette.answer_errors": starlette.answer_errors,
 }
+OPTIONS_TITLE = "the options of clients, for annotations: from fencelock.client import …"
+TESTING_TITLE = (
+    "for users: from fencelock.testing import …; its clients can do this, and all that clients can"
+)
 TOOLS = (ServerFailed,)
 """Errors of `fencelock torture`, which starts servers. No program that locks can meet them."""
 WIDTH = 100
 WITH = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 
 
-def describe() -> str:
-    """The whole public API: for users, the tree of errors, for authors of engines."""
+def sections() -> dict[str, dict[str, Any]]:
+    """Every public name, by whom it is for and where it is imported from. The site has a page for each."""
     users = {name: getattr(fencelock, name) for name in fencelock.__all__}
     reached = {cls.__name__: cls for cls in (Lost, AsyncLost)}  # as `lease.lost`
-    parts = [
-        ["# for users: import fencelock"],
-        *(_describe(name, thing) for name, thing in sorted({**users, **reached}.items())),
-        ["# the options of clients, for annotations: from fencelock.client import …"],
-        *(_describe(name, thing) for name, thing in OPTIONS.items()),
-        list(_error_tree()),
-        ["# for users: from fencelock.guards import …"],
-        *(_describe(name, thing) for name, thing in GUARDS.items()),
-        ["# for users: from fencelock.integrations import …"],
-        *(_describe(name, thing) for name, thing in INTEGRATIONS.items()),
-        ["# for users: from fencelock.observe import …"],
-        *(_describe(name, getattr(observe, name)) for name in observe.__all__),
-        ["# for users: from fencelock.doctor import …"],
-        *(_describe(name, getattr(doctor, name)) for name in PUBLIC_IN_DOCTOR),
-        [
-            "# for users: from fencelock.testing import …; its clients can do this, and all that clients can"
-        ],
-        _describe("TestingClient", TestingClient),
-        _describe("Clock", testing.Clock),
-        ["# for writers of engines: docs/engines/writing-your-own.md"],
-        *(_describe(f"{cls.__module__}.{cls.__name__}", cls) for cls in FOR_ENGINES),
-    ]
+    return {
+        "for users: import fencelock": dict(sorted({**users, **reached}.items())),
+        OPTIONS_TITLE: OPTIONS,
+        "for users: from fencelock.guards import …": GUARDS,
+        "for users: from fencelock.integrations import …": INTEGRATIONS,
+        "for users: from fencelock.observe import …": {
+            name: getattr(observe, name) for name in observe.__all__
+        },
+        "for users: from fencelock.doctor import …": {
+            name: getattr(doctor, name) for name in PUBLIC_IN_DOCTOR
+        },
+        TESTING_TITLE: {"TestingClient": TestingClient, "Clock": testing.Clock},
+        "for writers of engines: docs/engines/writing-your-own.md": {
+            f"{cls.__module__}.{cls.__name__}": cls for cls in FOR_ENGINES
+        },
+    }
+
+
+def describe() -> str:
+    """The whole public API: for users, the tree of errors, for authors of engines."""
+    parts: list[list[str]] = []
+    for title, things in sections().items():
+        parts += [[f"# {title}"], *(_describe(name, thing) for name, thing in things.items())]
+        if title == OPTIONS_TITLE:
+            parts.append(list(error_tree()))
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
 def _describe(name: str, thing: Any) -> list[str]:
     if not inspect.isclass(thing):
-        return [_called(f"def {name}", thing)]
+        return [called(f"def {name}", thing)]
     if is_typeddict(thing):
         fields = inspect.get_annotations(thing).items()
         return [
             f"options {name}",
-            *(f"    {option}: {_plain(kind)!r}" for option, kind in fields),
+            *(f"    {option}: {plain(kind)!r}" for option, kind in fields),
         ]
     if issubclass(thing, Enum):
         return [f"enum {name}", *(f"    {member.name} = {member.value!r}" for member in thing)]
-    head = _called(f"class {name}", thing) if _made_by_users(thing) else f"class {name}"
-    members = sorted(_members(thing), key=lambda line: line.split("def ")[-1])
-    return [head, *("    " + line.replace("\n", "\n    ") for line in members)]
+    head = called(f"class {name}", thing) if made_by_users(thing) else f"class {name}"
+    lines = sorted(members(thing), key=lambda line: line.split("def ")[-1])
+    return [head, *("    " + line.replace("\n", "\n    ") for line in lines)]
 
 
-def _made_by_users(cls: type) -> bool:
+def made_by_users(cls: type) -> bool:
     """Locks and leases come from a client, so their constructors are not public."""
     if cls.__module__.startswith(("fencelock.guards", "fencelock.integrations")):
         return True
@@ -109,25 +116,25 @@ def _made_by_users(cls: type) -> bool:
     ) or is_dataclass(cls)
 
 
-def _members(cls: type) -> Iterator[str]:
+def members(cls: type) -> Iterator[str]:
     """The attributes and methods of our own classes, and the methods for `with`."""
-    fields = inspect.signature(cls).parameters if _made_by_users(cls) else {}
+    fields = inspect.signature(cls).parameters if made_by_users(cls) else {}
     ours = [base for base in cls.__mro__ if _is_ours(base)]
     for base in ours:
         for name, annotation in inspect.get_annotations(base).items():
             if name not in fields and not name.startswith("_"):
-                yield f"{name}: {_plain(annotation)!r}"
+                yield f"{name}: {plain(annotation)!r}"
     for name in {name for base in ours for name in vars(base)}:
         member = inspect.getattr_static(cls, name)
         if name in fields or (name.startswith("_") and name not in WITH):
             continue
         if isinstance(member, property) and member.fget is not None:
-            yield f"{name}: {_plain(inspect.signature(member.fget).return_annotation)!r}"
+            yield f"{name}: {plain(inspect.signature(member.fget).return_annotation)!r}"
         elif isinstance(member, classmethod):
-            yield _called(f"classmethod def {name}", member.__func__)
+            yield called(f"classmethod def {name}", member.__func__)
         elif inspect.isfunction(member):
             kind = "async def" if inspect.iscoroutinefunction(member) else "def"
-            yield _called(f"{kind} {name}", member)
+            yield called(f"{kind} {name}", member)
 
 
 def _is_ours(cls: type) -> bool:
@@ -144,23 +151,23 @@ class _Text:
         return self._text
 
 
-def _plain(annotation: Any) -> Any:
+def plain(annotation: Any) -> Any:
     if isinstance(annotation, ForwardRef):
         annotation = annotation.__forward_arg__
     return _Text(annotation) if isinstance(annotation, str) else annotation
 
 
-def _called(head: str, function: Callable[..., Any]) -> str:
+def called(head: str, function: Callable[..., Any]) -> str:
     """A signature as in source code: in one line, or with one line per parameter."""
     signature = inspect.signature(function)
     given = signature.parameters.values()
     parameters = [
         # What `self` is declared as says where the code stands, not how to call it.
-        each.replace(annotation=each.empty if each.name == "self" else _plain(each.annotation))
+        each.replace(annotation=each.empty if each.name == "self" else plain(each.annotation))
         for each in given
     ]
     signature = signature.replace(
-        parameters=parameters, return_annotation=_plain(signature.return_annotation)
+        parameters=parameters, return_annotation=plain(signature.return_annotation)
     )
     line = head + str(signature)
     if len(line) <= WIDTH:
@@ -173,7 +180,7 @@ def _called(head: str, function: Callable[..., Any]) -> str:
     return f"{head}(\n{inner}){str(signature).rpartition(')')[2]}"
 
 
-def _error_tree(cls: type[FencelockError] = FencelockError, depth: int = 0) -> Iterator[str]:
+def error_tree(cls: type[FencelockError] = FencelockError, depth: int = 0) -> Iterator[str]:
     if depth == 0:
         yield "errors"
     others = [base.__name__ for base in cls.__bases__ if not issubclass(base, FencelockError)]
@@ -181,7 +188,7 @@ def _error_tree(cls: type[FencelockError] = FencelockError, depth: int = 0) -> I
     yield "    " * (depth + 1) + cls.__name__ + also
     children = [child for child in cls.__subclasses__() if _is_ours(child) and child not in TOOLS]
     for child in sorted(children, key=lambda child: child.__name__):
-        yield from _error_tree(child, depth + 1)
+        yield from error_tree(child, depth + 1)
 
 
 def test_the_public_face_is_what_the_snapshot_says() -> None:
@@ -191,7 +198,7 @@ def test_the_public_face_is_what_the_snapshot_says() -> None:
 
 
 def test_every_error_is_public() -> None:
-    tree = {line.split()[0] for line in _error_tree()} - {"errors"}
+    tree = {line.split()[0] for line in error_tree()} - {"errors"}
     assert tree == {name for name in fencelock.__all__ if _is_error(getattr(fencelock, name))}
 
 

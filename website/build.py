@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from website import pages
+from website import pages, reference
 from website.examine import faults
 from website.navigation import heading, pages_in, sections
 
@@ -29,10 +29,11 @@ def build(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     source, html = folder / "pages", folder / "html"
     pages.copy(source)
+    names = reference.write(source / "reference")
     for each in ("style.css", "favicon.svg"):
         shutil.copy(HERE / each, source)
     config = folder / "zensical.toml"
-    config.write_text(_config(), "utf-8")
+    config.write_text(_config(names), "utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", config],
         capture_output=True,
@@ -46,14 +47,14 @@ def build(folder: Path) -> Path:
     return html
 
 
-def _config() -> str:
+def _config(names: list[tuple[str, str]]) -> str:
     """The settings of Zensical, with the navigation."""
     settings = (HERE / "zensical.toml").read_text("utf-8")
-    added = f'docs_dir = "pages"\nsite_dir = "html"\nnav = {_toml(_navigation())}\n'
+    added = f'docs_dir = "pages"\nsite_dir = "html"\nnav = {_toml(_navigation(names))}\n'
     return settings.replace("[project]\n", f"[project]\n{added}", 1)
 
 
-def _navigation() -> list[Any]:
+def _navigation(names: list[tuple[str, str]]) -> list[Any]:
     places = pages.places()
     nav: list[Any] = [{"Home": "index.md"}]
     for title, entries in sections(pages.INDEX).items():
@@ -66,7 +67,8 @@ def _navigation() -> list[Any]:
             else:
                 items.append({entry.title: places[entry.path]})
         nav.append({title: items})
-    return nav
+    made: list[Any] = [{title: f"reference/{name}"} for title, name in names]
+    return [*nav[:-1], {"Reference": ["reference/index.md", *made]}, nav[-1]]
 
 
 def _toml(value: Any) -> str:

@@ -38,6 +38,22 @@ async def wait(one: Engine, its: Ticket, nodes: RedlockSet) -> None:
     await soon(lambda: all(its.id in waiters(node, "x") for node in nodes.nodes), "it to be known")
 
 
+async def test_a_renewal_does_not_put_off_the_next_bid(nodes: RedlockSet, face: str) -> None:
+    """A lock that expires wakes nobody: only the next bid can find it free."""
+    one = engine(nodes, face)
+    holder, waiter = ticket(1), ticket(2)
+    await one.enter(holder, if_free=False, timeout=LIMIT)
+    await wait(one, waiter, nodes)
+    (standing,) = await one.renew([waiter], timeout=LIMIT)
+    assert standing is not None
+    assert standing.place is Place.WAITING
+    assert standing.recheck <= 0.5
+    for its in (waiter, holder):
+        one.unpark(its)
+        await one.leave(its, timeout=LIMIT)
+    await one.close()
+
+
 async def test_a_release_wakes_the_first_one_only(nodes: RedlockSet, face: str) -> None:
     one = engine(nodes, face)
     holder, first, second = (ticket(number) for number in range(3))

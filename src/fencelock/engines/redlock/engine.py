@@ -49,7 +49,6 @@ _Holder = tuple[Ticket, TicketState]
 _MIN_TIDY = 1_000
 """With fewer tickets than this, a client does not look for those that it can forget."""
 
-_WAITING = Standing(Place.WAITING)
 _GONE = Standing(Place.GONE)
 
 
@@ -111,7 +110,8 @@ class RedlockEngine(Engine):
         if refused and not if_free:
             self._states[ticket.id] = state
             state.links, state.fence = links, 0
-            return Standing(Place.WAITING, recheck=self._recheck(state, bid))
+            state.recheck_at = self._io.now() + self._recheck(state, bid)
+            return self._waiting(state)
         links.ignore(ticket.id)
         if refused:
             self._states.pop(ticket.id, None)
@@ -135,7 +135,7 @@ class RedlockEngine(Engine):
             if state is not None and state.fence:
                 holders[index] = ticket._replace(id=state.id), state
             elif state is not None and state.waits_here:
-                standings[index] = _WAITING
+                standings[index] = self._waiting(state)
             else:
                 elsewhere.append(index)
         if holders:
@@ -179,7 +179,7 @@ class RedlockEngine(Engine):
             else:
                 # A waiter that is known here waits, also while no node lists it: it asks again soon.
                 waits = taken is Taken.LISTED or self._states.get(ticket.id) is state
-                standings.append(_WAITING if waits and not state.fence else _GONE)
+                standings.append(self._waiting(state) if waits and not state.fence else _GONE)
         return standings
 
     async def leave(
@@ -333,6 +333,10 @@ class RedlockEngine(Engine):
                 state = self._leaving.get(id)
                 if state is not None and state.expires <= self._io.now():
                     self._leaving.pop(id, None)
+
+    def _waiting(self, state: TicketState) -> Standing:
+        """A renewal doesn't put off the next bid: nobody tells a waiter that a lock has expired."""
+        return Standing(Place.WAITING, recheck=max(0.0, state.recheck_at - self._io.now()))
 
     def _recheck(self, state: TicketState, bid: Bid) -> float:
         """Seconds until the next bid if no wake-up comes: soon, or when the lock would expire."""

@@ -12,7 +12,7 @@ class TicketState:
 
     __slots__ = (
         "abandoned", "asked_on", "backoff", "bids", "channels", "elsewhere", "expires", "fence", "id",
-        "links", "owner", "parked", "released", "since", "told", "unheard", "withdrawn",
+        "links", "owner", "parked", "recheck_at", "released", "since", "told", "unheard", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, id: str, now: float, backoff: Backoff, nodes: int) -> None:
@@ -41,6 +41,8 @@ class TicketState:
         """What nodes have answered to its release: True if it is gone, False if it was not there."""
         self.expires = 0.0
         """When the ticket has expired, unless another client renews it."""
+        self.recheck_at = 0.0
+        """When it bids again, if it waits and no wake-up comes."""
         self.links: NodeLinks | None = None
         """While it waits: the links on which wake-ups arrive."""
         self.parked: NodeLinks | None = None

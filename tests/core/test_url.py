@@ -191,9 +191,9 @@ def test_options_that_are_no_seconds(text: str) -> None:
 
 def test_unknown_options_are_refused() -> None:
     url = Url.parse("redis://h?tiemout=1")
-    with pytest.raises(ValueError, match=r"unknown option 'tiemout'; known options: timeout, db"):
+    with pytest.raises(ValueError, match="'tiemout'; known options: timeout, db, namespace"):
         url.only("timeout", "db")
-    with pytest.raises(ValueError, match="known options: none"):
+    with pytest.raises(ValueError, match="known options: namespace"):
         url.only()
     url.only("tiemout")
 

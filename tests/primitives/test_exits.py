@@ -30,7 +30,7 @@ FACES = {"sync": fencelock.Client, "async": fencelock.AsyncClient}
 NO_PRIMITIVES = {
     "attach",
     *("break_lock", "close", "diagnose", "inspect", "names", "ping", "release_on_sigterm"),
-    "traits",
+    *("namespace", "traits"),
 }
 
 

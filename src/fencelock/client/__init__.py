@@ -22,7 +22,6 @@ from fencelock.client.options import (
 )
 from fencelock.core.durations import Duration
 from fencelock.core.function_kind import is_async
-from fencelock.core.names import check_name
 from fencelock.io.blocking import BlockingIO, blocking
 from fencelock.io.contract import IO
 from fencelock.primitives.lease import AsyncLease, Lease
@@ -76,7 +75,7 @@ class AsyncClient(AsyncInquiries):
         """A lock on a name; nothing is sent yet. The options are those of `Client.lock`, and
         `on_lost="cancel"`: cancel the body of the `async with` when the lease is lost."""
         made = self._options(AsyncOptions, options) if options else self._defaults
-        return AsyncLock(self._contexts, check_name(name), made)
+        return AsyncLock(self._contexts, self._full(name), made)
 
     def rwlock(self, name: str, **options: Unpack[AsyncOptions]) -> ReadWriteLock[AsyncLock]:
         """A read-write lock: as `Client.rwlock`."""
@@ -109,7 +108,7 @@ class AsyncClient(AsyncInquiries):
         from fencelock.primitives.attaching import async_attach
 
         made = self._options(AsyncAttachOptions, options)
-        return await async_attach(AsyncLock(self._contexts, check_name(name), made), id)
+        return await async_attach(AsyncLock(self._contexts, self._full(name), made), id)
 
     def transaction(
         self,
@@ -161,7 +160,7 @@ class AsyncClient(AsyncInquiries):
 
         if not is_async(work):
             raise TypeError("this is for coroutine functions: use a Client")
-        lock = AsyncLock(self._contexts, check_name(name), self._options(OnceOptions, options))
+        lock = AsyncLock(self._contexts, self._full(name), self._options(OnceOptions, options))
         keep, errors = options.get("keep", DAY), options.get("errors", False)
         return await async_once(lock, work, keep=keep, errors=errors)
 
@@ -172,7 +171,7 @@ class AsyncClient(AsyncInquiries):
         from fencelock.primitives.once import async_scheduled
 
         made = self._options(CommonOptions, options)
-        return async_scheduled(AsyncLock(self._contexts, check_name(name), made), at_most_every)
+        return async_scheduled(AsyncLock(self._contexts, self._full(name), made), at_most_every)
 
     def locked(self, name: str, **options: Unpack[AsyncOptions]) -> AsyncDecorator:
         """Decorate a coroutine function to run under a lock: as `Client.locked`."""
@@ -204,6 +203,8 @@ class Client(Inquiries):
     `UnsafeEngine` if they give less than the purpose: see docs/doctor.md.
     `observers` are told of what this client does: `fencelock.observe`. `warn_after` is the default for this
     client's locks: a lease that is held for longer is logged once, with the place where it was acquired.
+    `namespace` keeps the names of this application apart from those of others at the same engine, also at
+    guards: the lock on "x" is then the lock on "shop/x". See docs/namespaces.md.
     """
 
     _new_io = BlockingIO
@@ -225,7 +226,7 @@ class Client(Inquiries):
         `renew`: False leaves the lease to its ttl, unless you renew it yourself.
         """
         made = self._options(Options, options) if options else self._defaults
-        return Lock(self._contexts, check_name(name), made)
+        return Lock(self._contexts, self._full(name), made)
 
     def rwlock(self, name: str, **options: Unpack[Options]) -> ReadWriteLock[Lock]:
         """A read-write lock: `rwlock(name).read()` and `.write()` are locks with these options.
@@ -267,7 +268,7 @@ class Client(Inquiries):
         from fencelock.primitives.attaching import attach
 
         made = self._options(AttachOptions, options)
-        return attach(Lock(self._contexts, check_name(name), made), id)
+        return attach(Lock(self._contexts, self._full(name), made), id)
 
     def transaction(
         self,
@@ -319,7 +320,7 @@ class Client(Inquiries):
 
         if is_async(work):
             raise TypeError("a coroutine function needs an AsyncClient")
-        lock = Lock(self._contexts, check_name(name), self._options(OnceOptions, options))
+        lock = Lock(self._contexts, self._full(name), self._options(OnceOptions, options))
         keep, errors = options.get("keep", DAY), options.get("errors", False)
         return once(lock, work, keep=keep, errors=errors)
 
@@ -334,7 +335,7 @@ class Client(Inquiries):
         from fencelock.primitives.once import scheduled
 
         made = self._options(CommonOptions, options)
-        return scheduled(Lock(self._contexts, check_name(name), made), at_most_every)
+        return scheduled(Lock(self._contexts, self._full(name), made), at_most_every)
 
     def locked(self, name: str, **options: Unpack[Options]) -> Decorator:
         """Decorate a function to run under a lock: `@client.locked("report:{day}", ttl=60)`.

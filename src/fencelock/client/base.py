@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fencelock.client.options import KnowsOptions, RateOptions
 from fencelock.core.durations import Duration, check_per, check_positive
 from fencelock.core.errors import FencelockError, UnsafeEngine, Unsupported
-from fencelock.core.names import check_name
+from fencelock.core.names import check_name, check_namespace, full_name
 from fencelock.core.ticket import ALONE, Owner, Share
+from fencelock.core.url import Url
 from fencelock.engines.contract import NO_RATES, NO_SHARING, UNSAFE, Engine, Guarantee, Traits
 from fencelock.engines.registry import opener_of
 from fencelock.io.contract import IO
@@ -58,8 +59,12 @@ class BaseClient:
         observers: Iterable[Observer] = (),
         warn_after: Duration | None = None,
         diagnose: bool = False,
+        namespace: str | None = None,
     ) -> None:
         owner = _owner(label)
+        url = default_url() if url is None else url
+        self._namespace = _namespace_of(url, namespace)
+        self._full = partial(full_name, self._namespace) if self._namespace else check_name
         opener = self._opener(url)
         self._audience = Audience(observers)
         self._diagnosed = diagnose
@@ -82,14 +87,19 @@ class BaseClient:
 
             raise unknown(self, name, OF_CLIENTS)
 
-    def _opener(self, url: str | Routes | None) -> Callable[[IO], Engine]:
+    def _opener(self, url: str | Routes) -> Callable[[IO], Engine]:
         """What opens the engine of this client, once for each context."""
-        return _opener_of(default_url() if url is None else url)
+        return _opener_of(url, self.namespace)
 
     @property
     def traits(self) -> Traits:
         """What the engine behind this client can and can't promise."""
         return self._contexts.traits
+
+    @property
+    def namespace(self) -> str | None:
+        """What all names of this client begin with, before a '/'. None: they are as given."""
+        return self._namespace
 
     @property
     def _context(self) -> Context:
@@ -177,7 +187,7 @@ class BaseClient:
 
         def make(share: Share) -> K:
             return kind(
-                self._contexts, check_name(name), reading if share.group else writing, share
+                self._contexts, self._full(name), reading if share.group else writing, share
             )
 
         return ReadWriteLock(make(ALONE).name, make)
@@ -187,7 +197,7 @@ class BaseClient:
     ) -> K:
         self._require_sharing()
         _check_numbers("permits", permits, weight)
-        return kind(self._contexts, check_name(name), options, Share.of(permits, weight))
+        return kind(self._contexts, self._full(name), options, Share.of(permits, weight))
 
     def _rate(self, kind: type[R], name: str, limit: int, per: Duration, given: RateOptions) -> R:
         if not self.traits.supports_rates:
@@ -196,15 +206,16 @@ class BaseClient:
         _check_numbers("limit", limit, weight)
         share = Share.rate(limit, check_per(per), weight)
         options = self._options(RateOptions, given)
-        return kind(self._contexts, check_name(name), share, options)
+        return kind(self._contexts, self._full(name), share, options)
 
-    def _each(self, kind: type[K], names: Iterable[str], options: LockOptions) -> list[K]:
+    def _each(self, kind: type[K], names: Iterable[str], options: LockOptions) -> dict[str, K]:
         if isinstance(names, str):
             raise TypeError("lock_all takes several names: for one there is lock()")
-        locks = [kind(self._contexts, check_name(name), options) for name in names]
+        given = list(names)
+        locks = {name: kind(self._contexts, self._full(name), options) for name in given}
         if not locks:
             raise ValueError("lock_all needs at least one name")
-        if len({lock.name for lock in locks}) < len(locks):
+        if len({lock.name for lock in locks.values()}) < len(given):
             raise ValueError("lock_all needs each name once: nobody can hold a lock twice")
         return locks
 
@@ -215,7 +226,7 @@ class BaseClient:
 
     def _with_data(self, kind: type[K], options: LockOptions) -> Callable[[str, str], K]:
         """Makes a lock from its name and the data that its tickets carry."""
-        return lambda name, data: kind(self._contexts, check_name(name), options, ALONE, data)
+        return lambda name, data: kind(self._contexts, self._full(name), options, ALONE, data)
 
     def _require_sharing(self) -> None:
         if not self.traits.supports_sharing:
@@ -239,12 +250,21 @@ def _ignore_sigterm() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _opener_of(url: str | Routes) -> Callable[[IO], Engine]:
+def _namespace_of(url: str | Routes, given: str | None) -> str | None:
+    """The namespace that was given, or else that of the URL."""
+    own = Url.parse(url).namespace if isinstance(url, str) else None
+    found = own if given is None else given
+    if own not in (None, found):
+        raise ValueError(f"the client's namespace is {given!r}, but that in its URL is {own!r}")
+    return None if found is None else check_namespace(found)
+
+
+def _opener_of(url: str | Routes, namespace: str | None) -> Callable[[IO], Engine]:
     if isinstance(url, str):
         return opener_of(url)
     from fencelock.engines.routing import routed_opener_of  # few programs need it
 
-    return routed_opener_of(url)
+    return routed_opener_of(url, namespace)
 
 
 def _new_context(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fencelock.client.base import BaseClient
 from fencelock.core.durations import Duration, check_positive
-from fencelock.core.names import check_name, is_name
+from fencelock.core.names import is_name
 from fencelock.core.ticket import Inspection
 from fencelock.io.blocking import blocking
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
@@ -22,16 +22,17 @@ class AsyncInquiries(BaseClient):
         """Who holds a name and who waits for it. `limit` is how many waiters are listed."""
         if type(limit) is not int or limit < 0:
             raise ValueError(f"limit must be a whole number, zero or more, not {limit!r}")
-        return await self._context.engine.inspect(
-            check_name(name), limit=limit, timeout=REQUEST_TIMEOUT
-        )
+        full = self._full(name)
+        seen = await self._context.engine.inspect(full, limit=limit, timeout=REQUEST_TIMEOUT)
+        return seen._replace(name=name) if self.namespace else seen
 
     async def names(self: BaseClient, pattern: str = "*") -> list[str]:
         """The names that are held or waited for now, e.g. `names("order:*")`."""
         if not isinstance(pattern, str):
             raise TypeError(f"a pattern must be a str, not {type(pattern).__name__}")
-        found = await self._context.engine.names(pattern, timeout=REQUEST_TIMEOUT)
-        return list(filter(is_name, found))
+        own = f"{self.namespace}/" if self.namespace else ""
+        found = await self._context.engine.names(own + pattern, timeout=REQUEST_TIMEOUT)
+        return [name.removeprefix(own) for name in found if is_name(name)]
 
     async def ping(self: BaseClient) -> float:
         """Ask the engine whether it answers now, and return how many seconds that took. `EngineError` if it
@@ -44,8 +45,8 @@ class AsyncInquiries(BaseClient):
     async def break_lock(self: BaseClient, name: str) -> bool:
         """Take a lock from its holder. A holder of this client learns it at once, any other holder at its
         next renewal. Returns False if nobody held it."""
-        context = self._context
-        broken = await context.engine.evict(check_name(name), timeout=REQUEST_TIMEOUT)
+        context, name = self._context, self._full(name)
+        broken = await context.engine.evict(name, timeout=REQUEST_TIMEOUT)
         if broken:
             if self._audience.listening:
                 from fencelock.observe.events import Broken  # few programs need it

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from fnmatch import fnmatchcase
 
 MAX_NAME_BYTES = 512
+
+_NAMESPACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""No '/', so that no namespace is a part of another one. Nothing that means something in a pattern."""
 
 
 def check_name(name: str) -> str:
@@ -36,6 +40,23 @@ def check_name(name: str) -> str:
             "use a shorter name, or a hash of the long one"
         )
     return name
+
+
+def check_namespace(namespace: str) -> str:
+    """Return the namespace, or raise a `ValueError` that says what a namespace must be."""
+    if not isinstance(namespace, str):
+        raise TypeError(f"a namespace must be a str, not {type(namespace).__name__}")
+    if not _NAMESPACE.fullmatch(namespace):
+        raise ValueError(
+            "a namespace is 1 to 64 ASCII letters, digits, '-', '_' and '.', such as 'shop', "
+            f"not {namespace!r}"
+        )
+    return namespace
+
+
+def full_name(namespace: str, name: str) -> str:
+    """The name at the engine of a name in a namespace."""
+    return check_name(f"{namespace}/{check_name(name)}")
 
 
 def is_name(text: str) -> bool:

@@ -16,6 +16,8 @@ _NAMED = ("memory",)
 _TOKENS = ("http", "https")
 """Schemes whose URLs contain a token instead of a user: it is a secret."""
 
+NAMESPACE = "namespace"
+
 _HOST = re.compile(r"(?:\[(?P<address>[^\]]+)\]|(?P<name>[^:\[]+))(?::(?P<port>[0-9]{0,5}))?")
 """`name`, `name:port` or `[address]:port`."""
 
@@ -76,7 +78,7 @@ class Url(NamedTuple):
     def _named(cls, scheme: str, text: str) -> Url:
         name = text.partition("://")[2]
         front, _, query = name.partition("?")
-        options = dict(parse_qsl(query)) if "=" in query else {}
+        options = dict(parse_qsl(query, keep_blank_values=True)) if "=" in query else {}
         name = front if options else name
         return cls(scheme, ((name, None),) if name else (), None, None, "", options)
 
@@ -95,9 +97,14 @@ class Url(NamedTuple):
     def only(self, *known: str) -> None:
         """Refuse options that the engine does not know, so that a misspelt option is never ignored."""
         for option in self.options:
-            if option not in known:
-                listing = ", ".join(known) if known else "none"
+            if option not in known and option != NAMESPACE:
+                listing = ", ".join((*known, NAMESPACE))
                 raise ValueError(f"{self}: unknown option {option!r}; known options: {listing}")
+
+    @property
+    def namespace(self) -> str | None:
+        """The option that every URL may have: the namespace of the client's names."""
+        return self.options.get(NAMESPACE)
 
     def file(self, option: str) -> str | None:
         """The path in an option that names a file, or None if the option is not given."""

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from fencelock.core.errors import EngineError
 from fencelock.core.names import matches
 from fencelock.core.ticket import Departure, Inspection, Standing, Ticket
+from fencelock.core.url import Url
 from fencelock.engines.contract import Engine, Traits
 from fencelock.engines.registry import opener_of
 from fencelock.io.contract import IO
@@ -22,8 +23,11 @@ Routes = Mapping[str, str | Sequence[str]]
 """A URL for each pattern. The first pattern that matches a name counts. A hash chooses among several URLs."""
 
 
-def routed_opener_of(routes: Routes) -> Callable[[IO], RoutedEngine]:
-    """The function that opens the engine for a table of routes. A URL that occurs twice is one engine."""
+def routed_opener_of(routes: Routes, namespace: str | None = None) -> Callable[[IO], RoutedEngine]:
+    """The function that opens the engine for a table of routes. A URL that occurs twice is one engine.
+
+    The patterns are for names in the namespace, if there is one. The last one is for all names.
+    """
     if not hasattr(routes, "items"):
         raise TypeError('give a URL, or a dict of patterns and URLs: {"order:*": url, "*": url}')
     if not routes or list(routes)[-1] != "*":
@@ -35,6 +39,12 @@ def routed_opener_of(routes: Routes) -> Callable[[IO], RoutedEngine]:
     for pattern, urls in table:
         if not urls:
             raise ValueError(f"the route {pattern!r} has no URL")
+        if any(Url.parse(url).namespace is not None for url in urls):
+            raise ValueError(
+                "the URL of a route can't have a namespace of its own: give it to the client, namespace=…"
+            )
+    if namespace:
+        table = [(each if each == "*" else f"{namespace}/{each}", urls) for each, urls in table]
     openers = {url: opener_of(url) for _, urls in table for url in urls}
 
     def open_routed(io: IO) -> RoutedEngine:

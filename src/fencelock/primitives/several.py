@@ -31,12 +31,12 @@ H = TypeVar("H", bound=Holding)
 
 
 class BaseLeases(Holding, Mapping[str, L]):
-    """Leases by name, in the order in which they were taken."""
+    """Leases by name, as the caller gave it, in the order in which they were taken."""
 
-    def __init__(self, leases: Sequence[L]) -> None:
-        self._leases = {lease.name: lease for lease in leases}
+    def __init__(self, leases: dict[str, L]) -> None:
+        self._leases = leases
         site = call_site()
-        for lease in leases:
+        for lease in leases.values():
             lease._site = site
 
     @property
@@ -107,9 +107,9 @@ class Leases(BaseLeases[Lease], BlockingHolding):
 class AsyncLeases(BaseLeases[AsyncLease], AsyncHolding):
     """Proof of holding several locks. Each can be lost by itself: `check()` tells."""
 
-    def __init__(self, leases: Sequence[AsyncLease]) -> None:
+    def __init__(self, leases: dict[str, AsyncLease]) -> None:
         super().__init__(leases)
-        self._cancels = any(lease._cancels for lease in leases)
+        self._cancels = any(lease._cancels for lease in leases.values())
         self._canceller = None
 
     async def release(self) -> None:
@@ -120,15 +120,16 @@ class AsyncLeases(BaseLeases[AsyncLease], AsyncHolding):
 class _BaseLockAll(Blocks[H], Generic[L, H]):
     """How several locks are taken, blocking or not."""
 
-    def __init__(self, locks: Sequence[BaseLock[L]], timeout: Duration | None) -> None:
-        super().__init__(locks[0]._contexts)
-        self._locks: Sequence[Any] = sorted(locks, key=lambda lock: lock.name)
+    def __init__(self, locks: Mapping[str, BaseLock[L]], timeout: Duration | None) -> None:
+        self._names = sorted(locks, key=lambda given: locks[given].name)
+        self._locks: Sequence[Any] = [locks[name] for name in self._names]
+        super().__init__(self._locks[0]._contexts)
         self._timeout = check_timeout(timeout)
 
     @property
     def names(self) -> list[str]:
         """The names, in the order in which they are taken."""
-        return [lock.name for lock in self._locks]
+        return list(self._names)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.names}>"
@@ -173,7 +174,7 @@ class _BaseLockAll(Blocks[H], Generic[L, H]):
 class LockAll(_BaseLockAll[Lease, Leases], BlockingBlocks[Leases]):
     """Several locks that are acquired and released together."""
 
-    def __init__(self, locks: Sequence[Lock], timeout: Duration | None) -> None:
+    def __init__(self, locks: Mapping[str, Lock], timeout: Duration | None) -> None:
         super().__init__(locks, timeout)
 
     def acquire(self, timeout: Duration | _Default | None = DEFAULT) -> Leases:
@@ -194,16 +195,15 @@ class LockAll(_BaseLockAll[Lease, Leases], BlockingBlocks[Leases]):
         return self._leases(run(self._hold(timeout, undo)))
 
     def _leases(self, taken: list[Claim]) -> Leases:
-        leases = [Lease(claim) for claim in taken]
-        return Leases(
-            [lock._watched(lease) for lock, lease in zip(self._locks, leases, strict=True)]
-        )
+        made = [Lease(claim) for claim in taken]
+        leases = [lock._watched(lease) for lock, lease in zip(self._locks, made, strict=True)]
+        return Leases(dict(zip(self._names, leases, strict=True)))
 
 
 class AsyncLockAll(_BaseLockAll[AsyncLease, AsyncLeases], AsyncBlocks[AsyncLeases]):
     """Several locks that are acquired and released together."""
 
-    def __init__(self, locks: Sequence[AsyncLock], timeout: Duration | None) -> None:
+    def __init__(self, locks: Mapping[str, AsyncLock], timeout: Duration | None) -> None:
         super().__init__(locks, timeout)
 
     async def acquire(self, timeout: Duration | _Default | None = DEFAULT) -> AsyncLeases:
@@ -229,4 +229,4 @@ class AsyncLockAll(_BaseLockAll[AsyncLease, AsyncLeases], AsyncBlocks[AsyncLease
 
     def _leases(self, taken: list[Claim]) -> AsyncLeases:
         made = [lock._lease(claim) for lock, claim in zip(self._locks, taken, strict=True)]
-        return AsyncLeases(made)
+        return AsyncLeases(dict(zip(self._names, made, strict=True)))

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from fencelock.core.errors import Unsupported
 from fencelock.core.ticket import Place
+from fencelock.core.url import Url
 from fencelock.core.version import __version__
 from fencelock.engines.http.wire import (
     PATH,
@@ -63,6 +64,11 @@ class Service:
     def __init__(self, settings: Settings, keys: Keys | None = None) -> None:
         self.settings = settings
         io = AsyncioIO()
+        if Url.parse(settings.engine).namespace is not None:
+            raise ValueError(
+                "the URL of a service's engine has no namespace: give one to the clients, and rights for it, "
+                "such as lock=shop/*, to their tokens"
+            )
         engine = open_engine(settings.engine, io)
         if not engine.traits.leases_expire:
             raise Unsupported(

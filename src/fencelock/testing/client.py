@@ -48,7 +48,12 @@ class TestingClient(BaseClient):
         self._origin = Origin()
         self._new_io = partial(self._make_io, self._timeline)
         super().__init__(
-            ttl=ttl, label=label, purpose=purpose, observers=observers, warn_after=warn_after
+            "memory://",
+            ttl=ttl,
+            label=label,
+            purpose=purpose,
+            observers=observers,
+            warn_after=warn_after,
         )
 
     def _opener(self, url: object) -> Callable[[IO], Engine]:

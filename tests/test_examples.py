@@ -121,6 +121,12 @@ def test_a_card_is_charged_once(tmp_path: Path) -> None:
     assert calls == "2 calls, 1 charge"
 
 
+def test_a_driver_is_given_to_one_rider(tmp_path: Path) -> None:
+    without, with_locks = outcome("ride_dispatch.py", tmp_path).splitlines()
+    assert without == "without locks: 6 rides, drivers: 1"
+    assert with_locks == "with locks:    6 rides, drivers: 6"
+
+
 @pytest.mark.parametrize("example", sorted(EXAMPLES.rglob("*.py")), ids=lambda path: path.name)
 def test_every_example_is_short_and_tested(example: Path) -> None:
     text, name = example.read_text(), example.relative_to(EXAMPLES).as_posix()

@@ -32,7 +32,7 @@ class Cell(NamedTuple):
 
     def row(self) -> list[str]:
         if not self.verdict:
-            return [self.engine, self.fault, "", "", "", "", "", "", why(self.said)]
+            return [self.engine, self.fault, self.why()]
         facts = self.verdict
         times = sum(each["times"] for each in facts["faults"].values())
         figures = [
@@ -42,10 +42,9 @@ class Cell(NamedTuple):
         idle = f"{facts['longest_idle']:.1f} s"
         return [self.engine, self.fault, *map(str, figures), idle, facts["verdict"]]
 
-
-def why(said: str) -> str:
-    """Why a fault is not possible: the part of the message that says it."""
-    return f"not exercised: {said.strip().rpartition(': ')[2].rstrip(')')}"
+    def why(self) -> str:
+        """Why a fault is not possible: the part of the message that says it."""
+        return self.said.strip().rpartition("(")[2].partition(": ")[2].rstrip(")")
 
 
 def tortured(engine: str, fault: str, seconds: float) -> Cell:
@@ -79,9 +78,18 @@ def main() -> int:
                 [(engine, fault) for engine in given.engine or ENGINES for fault in faults],
             )
         )
-    print(f"| {' | '.join(HEAD)} |\n|{'---|' * len(HEAD)}")
+    print(f"| {' | '.join(HEAD)} |\n|---|---|{'--:|' * (len(HEAD) - 3)}---|")
+    impossible: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
-        print(f"| {' | '.join(cell.row())} |")
+        if cell.verdict:
+            print(f"| {' | '.join(cell.row())} |")
+        else:
+            impossible.setdefault((cell.engine, cell.why()), []).append(cell.fault)
+    print()
+    for (engine, why), kinds in impossible.items():
+        print(
+            f"- Not possible with {engine}, because {why}: {', '.join(f'`{kind}`' for kind in kinds)}."
+        )
     return 1 if any(cell.verdict.get("verdict") == "broken" for cell in cells) else 0
 
 

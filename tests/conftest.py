@@ -2,7 +2,6 @@
 
 import gc
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fencelock.testing.conformance.cells import be_patient
 from tests.proxy import TcpProxy
 from tests.servers import (
     VALKEY,
@@ -55,17 +55,10 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["shared"] = node.config.stash[SHARED].address
 
 
-LIMITS = ("REQUEST_TIMEOUT", "MIN_TIMEOUT")
-
-
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that are not about the timeout of one request: a busy machine stalls for longer."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith(("fencelock.primitives", "fencelock.client")):
-            for limit in LIMITS:
-                if hasattr(module, limit):
-                    monkeypatch.setattr(module, limit, 10.0)
+    be_patient(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ path of a new process, as an installer would.
 
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.effort import effort
+from tests.program import Program
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tests" / "thirdparty"
@@ -37,6 +41,27 @@ async def main():
         await later.release()
 
 asyncio.run(main())
+"""
+
+CONFORMANCE = """
+import pytest
+from fencelock.testing.conformance.suite import *
+
+
+@pytest.fixture
+def engine_url(tmp_path):
+    return f"acme://{tmp_path}/locks"
+"""
+PLANTED = """
+import importlib.util
+from acme_locks import AcmeEngine
+
+assert importlib.util.find_spec("tests") is None, "the suite must not need our own tests"
+
+async def renew(self, tickets, *, timeout):
+    return [await self.enter(each, if_free=False, timeout=timeout) for each in tickets]
+
+AcmeEngine.renew = renew
 """
 
 
@@ -85,7 +110,37 @@ def test_the_command_line_can_use_it(installed: Path) -> None:
     assert python(installed, *run, "FENCELOCK_NAME") == "x"
 
 
+def conform(site: Path, source: str, *options: str) -> tuple[int, str]:
+    """What pytest says when the author of the engine runs our suite, with the one plugin that it needs."""
+    (site / "test_acme.py").write_text(source)
+    (site / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    command = (sys.executable, "-m", "pytest", "-ppytest_asyncio.plugin", "-rsf", *options)
+    path = os.pathsep.join([str(site), str(ROOT / "src")])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    with Program(*command, folder=site, environment=environment) as program:
+        return program.end(), program.output
+
+
+@pytest.mark.slow
+def test_it_passes_the_conformance_suite(installed: Path) -> None:
+    # One face is enough to see that the package works. `./soak` runs both.
+    code, said = conform(installed, CONFORMANCE, *effort(("-k", "not [sync]"), ()))
+    assert code == 0, said
+    assert int(re.findall(r"(\d+) passed", said)[0]) > 80
+    skipped = re.findall(r"^SKIPPED .*: (.*)$", said, re.MULTILINE)
+    assert skipped
+    assert all(reason.startswith("trait ") for reason in skipped), "only a trait excuses an engine"
+
+
+def test_the_suite_finds_an_engine_that_is_wrong(installed: Path) -> None:
+    code, said = conform(installed, CONFORMANCE + PLANTED, "-k", "renewal and brings")
+    assert code == 1
+    assert "FAILED test_acme.py::test_a_renewal_never_brings_a_ticket_back[sync] - assert" in said
+    assert "2 failed" in said
+
+
 def test_the_documentation_shows_this_very_package() -> None:
     page = (ROOT / "docs" / "engines" / "writing-your-own.md").read_text()
+    assert CONFORMANCE.strip() in page
     for name in ("acme_locks.py", "pyproject.toml"):
         assert (PACKAGE / name).read_text() in page, name

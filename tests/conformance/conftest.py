@@ -20,24 +20,21 @@ def _patient(patient: None) -> None:
 
 @pytest.fixture(params=ENGINES)
 async def async_cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
-    cell = Cell(request.param, "async", url_of(request.param, request, tmp_path))
-    yield cell
-    await cell.close()
+    async with Cell(request.param, "async", url_of(request.param, request, tmp_path)) as cell:
+        yield cell
 
 
 @pytest.fixture(params=ENGINES)
 async def sync_cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
-    cell = Cell(request.param, "sync", url_of(request.param, request, tmp_path))
-    yield cell
-    await cell.close()
+    async with Cell(request.param, "sync", url_of(request.param, request, tmp_path)) as cell:
+        yield cell
 
 
 @pytest.fixture(params=CELLS, ids="-".join)
 async def cell(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cell]:
     engine, face = request.param
-    cell = Cell(engine, face, url_of(engine, request, tmp_path))
-    yield cell
-    await cell.close()
+    async with Cell(engine, face, url_of(engine, request, tmp_path)) as cell:
+        yield cell
 
 
 def url_of(engine: str, request: pytest.FixtureRequest, folder: Path) -> str:

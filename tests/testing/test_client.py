@@ -61,6 +61,13 @@ def test_it_is_a_client_like_any_other(client: testing.Client) -> None:
     assert testing.Client(ttl=5).lock("x").acquire().ttl == 5
 
 
+def test_its_names_can_have_a_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FENCELOCK_URL", "nonsense://")  # it is not asked
+    with testing.Client(namespace="shop") as client, client.lock("x") as lease:
+        assert lease.name == "shop/x"
+        client.clock.advance(100)
+
+
 def test_no_other_client_sees_its_locks(client: testing.Client) -> None:
     lease = client.lock("x").acquire()
     assert testing.Client().lock("x").try_acquire()

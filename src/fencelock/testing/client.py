@@ -40,6 +40,7 @@ class TestingClient(BaseClient):
         purpose: Guarantee = "efficiency",
         observers: Iterable[Observer] = (),
         warn_after: Duration | None = None,
+        namespace: str | None = None,
     ) -> None:
         self._timeline = Timeline()
         self.clock = Clock(self._timeline)
@@ -54,6 +55,7 @@ class TestingClient(BaseClient):
             purpose=purpose,
             observers=observers,
             warn_after=warn_after,
+            namespace=namespace,
         )
 
     def _opener(self, url: object) -> Callable[[IO], Engine]:

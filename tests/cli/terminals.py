@@ -31,8 +31,19 @@ class Terminal:
         termios.tcsetwinsize(other, (lines, columns))
         self._before = termios.tcgetattr(other)
         self._process = subprocess.Popen(
-            # What we ignore, as under nohup, it would ignore too.
-            ["setsid", "--ctty", "env", "--default-signal", *command],
+            # What we ignore, as under nohup, it would ignore too. And pytest's workers have a size of their
+            # own in their environment.
+            [
+                "setsid",
+                "--ctty",
+                "env",
+                "--default-signal",
+                "-u",
+                "COLUMNS",
+                "-u",
+                "LINES",
+                *command,
+            ],
             env=cli.environment | {"TERM": "xterm", "PS1": PROMPT, "HISTFILE": ""},
             stdin=other,
             stdout=other,
@@ -183,12 +194,17 @@ def on_a_terminal(cli: Cli, *words: str) -> str:
         return terminal.rest()
 
 
-def shell(cli: Cli, folder: Path) -> Terminal:
-    """An interactive shell in which `fencelock` is the command under test."""
+def command_in(cli: Cli, folder: Path) -> None:
+    """Put a `fencelock` that is the command under test onto the PATH."""
     script = folder / "fencelock"
     script.write_text(f'#!/bin/sh\nexec {sys.executable} -m fencelock "$@"\n')
     script.chmod(0o700)
     cli.environment["PATH"] = f"{folder}:{cli.environment['PATH']}"
+
+
+def shell(cli: Cli, folder: Path) -> Terminal:
+    """An interactive shell in which `fencelock` is the command under test."""
+    command_in(cli, folder)
     terminal = Terminal(cli, "bash", "--norc", "--noprofile", "--noediting", "-i")
     terminal.expect(PROMPT)
     return terminal

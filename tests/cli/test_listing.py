@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -15,8 +16,9 @@ import fencelock
 from fencelock.cli.listing import duration
 from fencelock.cli.messages import printable
 from tests.cli.conftest import Cli, waiting
-from tests.cli.terminals import on_a_terminal
+from tests.cli.terminals import Emulator, on_a_terminal
 from tests.servers import RedisFactory, connect
+from tests.waiting import eventually
 
 HOLDER = {"host", "pid", "label", "fence", "expires_in", "share", "since", "held_for"}
 HEAD = ["NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING"]
@@ -89,7 +91,9 @@ def test_ls(cli: Cli, client: fencelock.Client) -> None:
         assert [set(each) for each in only["holders"]] == [HOLDER]
         assert only["fence"] == a.fence
 
-        shown = on_a_terminal(cli, "ls", f"{common}*")
+        with Emulator(cli, "ls", f"{common}*", columns=200) as terminal:
+            terminal.ended()
+            shown = terminal.picture
         assert "[red]ä" in shown, "a name was taken for markup"
         assert a.id not in shown
     assert cli("ls", f"{common}*").stdout == ""
@@ -176,6 +180,102 @@ def test_break_does_not_hit_the_next_one(cli: Cli, client: fencelock.Client, nam
         assert started.wait() == 1
         assert "got another holder while you were asked" in started.errors()
         assert client.inspect(name).holders
+
+
+@pytest.mark.parametrize(("answer", "broken"), [("y\n", True), ("n\n", False)])
+def test_break_many(cli: Cli, client: fencelock.Client, answer: str, broken: bool) -> None:
+    common = f"many-{uuid4()}"
+    names = [f"{common}:{letter}" for letter in "abc"]
+    leases = [client.lock(name).acquire() for name in names]
+    with client.lock(f"{common}-other"):
+        ended = cli("break", f"{common}:*", input=answer)
+        assert all(f"  {name!r} from the test (pid" in ended.stderr for name in names)
+        assert "Take these 3 locks from their holders?" in ended.stderr
+        assert "-other" not in ended.stderr
+        told = [f"Broken: {name} was held by" in ended.stdout for name in names]
+        assert told == [broken] * 3
+        assert ended.returncode == (0 if broken else 1)
+        assert client.names(f"{common}*") == [f"{common}-other"] + ([] if broken else names)
+    for lease in [] if broken else leases:
+        lease.release()
+
+
+def test_break_many_for_programs(sqlite_cli: Cli) -> None:
+    with fencelock.Client(sqlite_cli.url) as client:
+        for name in ("a", "b"):
+            client.lock(name).acquire().detach()
+        ended = sqlite_cli("break", "*", "--yes", "--json")
+        assert [(each["name"], each["broken"]) for each in json.loads(ended.stdout)] == [
+            ("a", True), ("b", True)
+        ]  # fmt: skip
+        ended = sqlite_cli("break", "*", "--yes", "--json")
+        assert (ended.returncode, json.loads(ended.stdout)) == (1, [])
+        assert "nobody holds '*'" in ended.stderr
+
+
+def test_a_name_that_looks_like_a_pattern_is_broken_alone(sqlite_cli: Cli) -> None:
+    with fencelock.Client(sqlite_cli.url) as client:
+        client.lock("a*").acquire().detach()
+        with client.lock("ab"):
+            assert sqlite_cli("break", "a*", "--yes").returncode == 0
+            assert client.names() == ["ab"]
+
+
+def test_whether_it_is_held_is_an_exit_code(cli: Cli, client: fencelock.Client, name: str) -> None:
+    with client.lock(name):
+        ended = cli("show", "-q", name)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    ended = cli("show", "-q", name)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", "")
+    assert cli("show", name).returncode == 0
+
+
+def test_watching_in_a_pipe(sqlite_cli: Cli) -> None:
+    with fencelock.Client(sqlite_cli.url) as client:
+        with client.lock("order:42"):
+            watching = sqlite_cli.start("ls", "--watch", "--every", "0.1", "--json")
+            assert [each["name"] for each in json.loads(watching.line())] == ["order:42"]
+        eventually(lambda: json.loads(watching.line()) == [], "a list without it")
+        watching.signal(signal.SIGINT)
+        assert watching.wait() == 0
+        assert watching.errors() == ""
+
+
+def test_watching_on_a_terminal(sqlite_cli: Cli) -> None:
+    with (
+        fencelock.Client(sqlite_cli.url) as client,
+        Emulator(sqlite_cli, "ls", "-w", "--every", "100ms") as terminal,
+    ):
+        with client.lock("order:42"):
+            terminal.see("order:42")
+        terminal.not_see("order:42")
+        terminal.see("Nothing is held")
+        terminal.type("\x03")
+        assert terminal.ended() == 0
+
+
+def test_a_line_for_each_lock_at_80_columns(sqlite_cli: Cli) -> None:
+    long = "invoice:" + "2026-11-19/" * 5
+    client = fencelock.Client(sqlite_cli.url, label="the night shift of the bookkeeping")
+    with client, client.lock(long), client.lock("b"), client.lock("订单" * 20):
+        with Emulator(sqlite_cli, "ls") as terminal:
+            terminal.ended()
+            head, _, *rows = [line for line in terminal.lines if line]
+        with Emulator(sqlite_cli, "ls", columns=200) as roomy:
+            roomy.ended()
+            assert long in roomy.picture
+            assert "FENCE" in roomy.picture
+    assert re.split("  +| (?=EXP|WAIT)", head) == [
+        "NAME",
+        "HOLDER",
+        "HELD FOR",
+        "EXPIRES IN",
+        "WAITING",
+    ]
+    assert len(rows) == 3
+    assert [row.split()[0][:8] for row in rows[:2]] == ["b", "invoice:"]
+    assert all(row.endswith(" 0") for row in rows), "the figures are whole"
+    assert all("…" in row for row in rows)
 
 
 def test_a_reader_that_goes_away(sqlite_cli: Cli) -> None:

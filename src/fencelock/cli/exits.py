@@ -15,6 +15,8 @@ from fencelock.core.errors import FencelockError
 
 CONFLICT = 1
 """The lock was not free in time; `-E` chooses another code. `flock` uses 1, too."""
+FREE = 1
+"""Nobody holds the name or waits for it: `show -q`."""
 WORSE = 1
 """The doctor found less than what is required."""
 NOT_EXAMINED = 2

@@ -8,13 +8,23 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencelock.cli.messages import printable
-from fencelock.cli.options import json_option, name_argument, open_client, url_option
-from fencelock.cli.tables import print_table
+from fencelock.cli import exits
+from fencelock.cli.messages import printable, say
+from fencelock.cli.options import (
+    between,
+    duration_option,
+    json_option,
+    name_argument,
+    open_client,
+    url_option,
+)
+from fencelock.cli.tables import print_lines, print_table
+from fencelock.core.errors import EngineError
 from fencelock.core.ticket import READING, Contender, Holder, Inspection
 
 if TYPE_CHECKING:
@@ -28,26 +38,66 @@ Examples:
   fencelock ls 'order:*' --json | jq -r '.[].name'"""
 )
 @click.argument("pattern", default="*")
+@click.option("-w", "--watch", is_flag=True, help="Print the list again and again, until Ctrl-C.")
+@duration_option(
+    "--every",
+    default="2s",
+    show_default=True,
+    check=between(0.1, 86_400),
+    help="With --watch: the time between two lists.",
+)
 @json_option
 @url_option
-def ls(pattern: str, as_json: bool, url: str | None) -> None:
-    """List the names that are held or waited for.
+def ls(pattern: str, watch: bool, every: float, as_json: bool, url: str | None) -> None:
+    """List the names that are held or waited for, a line for each holder.
 
     PATTERN may contain *, ? and [abc], as in a shell. Quote it, so that the shell does not expand it.
     """
     with open_client(url) as client:
-        seen = inspect_all(client, pattern)
+        if watch:
+            _watch(client, pattern, every, as_json)
+        else:
+            _list(client, pattern, as_json)
+
+
+def _list(client: Client, pattern: str, as_json: bool) -> None:
+    seen = inspect_all(client, pattern)
     if as_json:
         _print_json([_summary(each) for each in seen])
     else:
         print_names(seen)
 
 
+def _watch(client: Client, pattern: str, every: float, as_json: bool) -> None:
+    """List again and again. A terminal shows the newest list only; a pipe gets them all."""
+    try:
+        while True:
+            try:
+                seen = inspect_all(client, pattern)
+            except EngineError as error:  # it may come back
+                say(str(error))
+            else:
+                click.clear()  # does nothing in a pipe
+                if as_json:
+                    click.echo(json.dumps([_summary(each) for each in seen], ensure_ascii=False))
+                else:
+                    print_names(seen)
+                    click.echo()
+                sys.stdout.flush()
+            Event().wait(every)
+    except KeyboardInterrupt:
+        return
+
+
 @click.command(
     epilog="""\b
 Examples:
   fencelock show nightly
-  fencelock show nightly --json | jq '.waiting'"""
+  fencelock show nightly --json | jq '.waiting'
+  fencelock show nightly -q && echo "the nightly job is running"
+
+\b
+Exit codes: 0, or with -q 1 if NAME is free and nobody waits for it."""
 )
 @name_argument
 @click.option(
@@ -58,12 +108,20 @@ Examples:
     metavar="N",
     help="How many waiters to list.",
 )
+@click.option(
+    "-q", "--quiet", is_flag=True, help="Print nothing: exit code 0 means held, 1 means free."
+)
 @json_option
 @url_option
-def show(name: str, limit: int, as_json: bool, url: str | None) -> None:
+@click.pass_context
+def show(
+    context: click.Context, name: str, limit: int, quiet: bool, as_json: bool, url: str | None
+) -> None:
     """Show the holder of NAME, its fence, and the queue."""
     with open_client(url) as client:
         seen = client.inspect(name, limit=limit)
+    if quiet:
+        context.exit(0 if in_use(seen) else exits.FREE)
     if as_json:
         waiters = [
             {**_contender_json(each), "waiting_for": round(each.waiting_for, 3)}
@@ -103,7 +161,7 @@ def print_names(seen: Sequence[Inspection]) -> None:
     if seen:
         head = ("NAME", "HOLDER", "FENCE", "HELD FOR", "EXPIRES IN", "WAITING", "ABANDONED")
         columns = len(head) if any(each.abandoned for each in seen) else len(head) - 1
-        print_table(head[:columns], [row[:columns] for each in seen for row in _rows(each)])
+        print_lines(head[:columns], [row[:columns] for each in seen for row in _rows(each)])
     elif sys.stdout.isatty():
         click.echo("Nothing is held or waited for.")
 

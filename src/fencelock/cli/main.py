@@ -15,6 +15,7 @@ from fencelock.cli.break_ import break_
 from fencelock.cli.choose.command import choose
 from fencelock.cli.demo.command import demo
 from fencelock.cli.doctor import doctor
+from fencelock.cli.lease import acquire, release, renew
 from fencelock.cli.listing import ls, show
 from fencelock.cli.messages import say, start_log
 from fencelock.cli.migrate import migrate
@@ -48,7 +49,7 @@ def cli(url: str | None) -> None:
 
 
 for command in (
-    *(run, ls, show, top, break_, schema, migrate, bench),
+    *(run, acquire, renew, release, ls, show, top, break_, schema, migrate, bench),
     *(choose, doctor, plan, torture, serve, token, demo),
 ):
     cli.add_command(command)

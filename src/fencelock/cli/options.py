@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from glob import escape
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencelock.core.durations import seconds
-from fencelock.core.errors import Unsupported
+from fencelock.cli import exits
+from fencelock.core.durations import check_timeout, seconds
+from fencelock.core.errors import FencelockError, Unsupported
 from fencelock.core.names import check_name
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from fencelock.client import Client
     from fencelock.engines.contract import Traits
 
@@ -84,7 +88,20 @@ def _inherit(context: click.Context, parameter: click.Parameter, value: str | No
     return value
 
 
-name_argument = click.argument("name", callback=checked(check_name))
+def names_in_use(
+    context: click.Context, parameter: click.Parameter, typed: str
+) -> list[CompletionItem]:
+    """The names in use that begin with what was typed, for the shell."""
+    from click.shell_completion import CompletionItem
+
+    try:
+        with open_client(context.params.get("url")) as client:
+            return [CompletionItem(name) for name in client.names(f"{escape(typed)}*")]
+    except (FencelockError, click.UsageError):  # a completion has nowhere to say that
+        return []
+
+
+name_argument = click.argument("name", callback=checked(check_name), shell_complete=names_in_use)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 url_option = click.option(
     "--url",
@@ -92,6 +109,28 @@ url_option = click.option(
     callback=_inherit,  # it may stand before the command
     help="The engine, e.g. redis://localhost or sqlite:///locks.db. "
     "Default: $FENCELOCK_URL, or else a file in your state folder.",
+)
+nonblock_option = click.option(
+    "-n", "--nonblock", is_flag=True, help="Don't wait: fail at once if the lock is not free."
+)
+timeout_option = duration_option(
+    "-w",
+    "--timeout",
+    check=check_timeout,
+    help="Wait no longer than this. Default: no limit.",
+)
+conflict_option = click.option(
+    "-E",
+    "--conflict-exit-code",
+    "conflict",
+    type=click.IntRange(0, 255),
+    metavar="N",
+    default=exits.CONFLICT,
+    show_default=True,
+    help="Exit code if the lock was not free in time.",
+)
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Print nothing if the lock was not free in time."
 )
 engine_argument = click.argument("engine", metavar="[URL]", required=False)
 """The URL as an argument, for commands that are about an engine and not about a name."""

@@ -8,16 +8,19 @@ from typing import Any, NamedTuple
 
 import click
 
-from fencelock.cli import exits
 from fencelock.cli.messages import printable
 from fencelock.cli.options import (
     checked,
+    conflict_option,
     duration_option,
     metrics_file,
     name_argument,
+    nonblock_option,
+    quiet_option,
+    timeout_option,
     url_option,
 )
-from fencelock.core.durations import check_keep, check_timeout, check_ttl
+from fencelock.core.durations import check_keep, check_ttl
 
 
 class _Run(click.Command):
@@ -95,31 +98,15 @@ Exit codes: the exit code of the command, or:
   128+n  signal n ended the command, or the wait for the lock""",
 )
 @name_argument
-@click.option(
-    "-n", "--nonblock", is_flag=True, help="Don't wait: fail at once if the lock is not free."
-)
-@duration_option(
-    "-w",
-    "--timeout",
-    check=check_timeout,
-    help="Wait no longer than this. Default: no limit.",
-)
+@nonblock_option
+@timeout_option
 @duration_option(
     "--ttl",
     check=check_ttl,
     help="How long the lock stays taken if this machine dies. While the command runs, it is renewed. "
     "Default: 30s.",
 )
-@click.option(
-    "-E",
-    "--conflict-exit-code",
-    "conflict",
-    type=click.IntRange(0, 255),
-    metavar="N",
-    default=exits.CONFLICT,
-    show_default=True,
-    help="Exit code if the lock was not free in time.",
-)
+@conflict_option
 @duration_option(
     "--grace",
     check=float,  # what is allowed depends on the ttl
@@ -141,7 +128,7 @@ Exit codes: the exit code of the command, or:
     "Prometheus's node_exporter. It must end in .prom.",
 )
 @click.option("--label", help="How `ls` and `show` name you. Default: the command's name.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing if the lock was not free in time.")
+@quiet_option
 @url_option
 @click.pass_context
 def run(

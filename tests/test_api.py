@@ -20,7 +20,6 @@ from fencelock.core.url import Url
 from fencelock.engines.contract import Engine
 from fencelock.engines.diagnosis import Clock, Server
 from fencelock.guards import etcd, http, objects, proxy, zookeeper
-from fencelock.integrations import apscheduler, celery, django, fastapi, sqlalchemy, starlette
 from fencelock.io.contract import IO, Event
 from fencelock.primitives.lost import AsyncLost, Lost
 from fencelock.servers.process import ServerFailed
@@ -40,15 +39,6 @@ GUARDS = {
     "zookeeper.ZooKeeperGuard": zookeeper.ZooKeeperGuard,
     "zookeeper.AsyncZooKeeperGuard": zookeeper.AsyncZooKeeperGuard,
 }
-INTEGRATIONS = {
-    "apscheduler.OnceExecutor": apscheduler.OnceExecutor,
-    "celery.ElectedBeat": celery.ElectedBeat,
-    "celery.locked_task": celery.locked_task,
-    "django.opened": django.opened,
-    "fastapi.held": fastapi.held,
-    "sqlalchemy.fence_session": sqlalchemy.fence_session,
-    "starlette.answer_errors": starlette.answer_errors,
-}
 OPTIONS_TITLE = "the options of clients, for annotations: from fencelock.client import …"
 TESTING_TITLE = (
     "for users: from fencelock.testing import …; its clients can do this, and all that clients can"
@@ -59,6 +49,21 @@ WIDTH = 100
 WITH = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 
 
+def integrations() -> dict[str, Any]:
+    """Imported only here: each worker of a run imports this file, and the frameworks are slow to import."""
+    from fencelock.integrations import apscheduler, celery, django, fastapi, sqlalchemy, starlette
+
+    return {
+        "apscheduler.OnceExecutor": apscheduler.OnceExecutor,
+        "celery.ElectedBeat": celery.ElectedBeat,
+        "celery.locked_task": celery.locked_task,
+        "django.opened": django.opened,
+        "fastapi.held": fastapi.held,
+        "sqlalchemy.fence_session": sqlalchemy.fence_session,
+        "starlette.answer_errors": starlette.answer_errors,
+    }
+
+
 def sections() -> dict[str, dict[str, Any]]:
     """Every public name, by whom it is for and where it is imported from. The site has a page for each."""
     users = {name: getattr(fencelock, name) for name in fencelock.__all__}
@@ -67,7 +72,7 @@ def sections() -> dict[str, dict[str, Any]]:
         "for users: import fencelock": dict(sorted({**users, **reached}.items())),
         OPTIONS_TITLE: OPTIONS,
         "for users: from fencelock.guards import …": GUARDS,
-        "for users: from fencelock.integrations import …": INTEGRATIONS,
+        "for users: from fencelock.integrations import …": integrations(),
         "for users: from fencelock.observe import …": {
             name: getattr(observe, name) for name in observe.__all__
         },
@@ -208,7 +213,7 @@ def _is_error(thing: Any) -> bool:
 
 def test_everything_public_has_a_docstring() -> None:
     public = {name: getattr(fencelock, name) for name in fencelock.__all__}
-    for name, thing in {**public, **GUARDS, **INTEGRATIONS}.items():
+    for name, thing in {**public, **GUARDS, **integrations()}.items():
         assert inspect.getdoc(thing), name
         for member, function in inspect.getmembers(thing, inspect.isfunction):
             if not member.startswith("_") and function.__module__.startswith("fencelock."):

@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.applications import Starlette
+from starlette.routing import Route
 
 import fencelock
 from fencelock.integrations.fastapi import held
@@ -90,3 +92,23 @@ async def stream(order_id: int, lease: StreamLease) -> StreamingResponse:
             yield b"b"
 
     return StreamingResponse(parts())
+
+
+away = fencelock.AsyncClient("redis://:secret@127.0.0.1:1")  # nothing listens there
+
+
+@app.get("/away")
+async def without_engine(
+    lease: Annotated[fencelock.AsyncLease, held(away, "x", timeout=0)],
+) -> None: ...
+
+
+@app.get("/stale")
+async def stale(_: Request) -> Response:
+    """Behaves like a guard that has seen a newer holder."""
+    raise fencelock.StaleFence("x", given=1, newest=2)
+
+
+plain = Starlette(routes=[Route("/stale", stale)])
+answer_errors(plain)
+app.mount("/starlette", plain)

@@ -8,19 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 import fencelock
-from fencelock.integrations.fastapi import held
-from fencelock.integrations.starlette import answer_errors
 from tests.program import Program
 from tests.waiting import eventually
 from tests.web import UnixConnection
@@ -115,6 +107,22 @@ def test_a_held_lock_is_423_and_tells_strangers_nothing(site: Site, path: str) -
     }
 
 
+def test_an_engine_that_is_away_is_503(site: Site) -> None:
+    status, retry_after, problem = site.problem("/away")
+    assert (status, retry_after) == (503, "3")
+    assert problem["type"] == "urn:fencelock:engine-away"
+    assert problem["name"] == "x"
+    assert "127.0.0.1" not in str(problem)
+    assert "127.0.0.1" in site.program.output, "the log says more"
+
+
+@pytest.mark.parametrize("path", ["/stale", "/starlette/stale"])
+def test_a_stale_holder_is_409(site: Site, path: str) -> None:
+    status, retry_after, problem = site.problem(path)
+    assert (status, retry_after) == (409, None)
+    assert problem["type"] == "urn:fencelock:stale-fence"
+
+
 def test_a_client_that_disconnects_does_not_end_the_work_or_its_lock(site: Site) -> None:
     with site.locks.lock("gate:3"):
         with site.asking("/slow/3"):
@@ -175,44 +183,11 @@ def test_sigterm_lets_a_request_end_and_releases_everything(tmp_path: Path) -> N
             assert not lease.abandoned
 
 
-AWAY = fencelock.AsyncClient("redis://:secret@127.0.0.1:1")  # nothing listens there
-
-
-async def asked_in_process(app: Any, path: str) -> httpx.Response:
-    """The answer of a program in this process."""
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as browser:
-        return await browser.get(path)
-
-
-async def test_an_engine_that_is_away_is_503() -> None:
-    app = FastAPI()
-    answer_errors(app)
-
-    @app.get("/")
-    async def endpoint(lease: Annotated[Any, held(AWAY, "x", timeout=0)]) -> None: ...
-
-    answer = await asked_in_process(app, "/")
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    assert answer.json()["name"] == "x"
-    assert "127.0.0.1" not in answer.text
-
-
-async def test_starlette_and_every_other_error() -> None:
-    async def endpoint(request: Request) -> Response:
-        if request.url.path == "/stale":
-            raise fencelock.StaleFence("x", given=1, newest=2)
-        raise fencelock.QuorumLost("3 of 5 nodes", outcome="unknown")
-
-    app = Starlette(routes=[Route("/{any}", endpoint)])
-    answer_errors(app)
-    for path, status, kind in (("/stale", 409, "stale-fence"), ("/away", 503, "engine-away")):
-        answer = await asked_in_process(app, path)
-        assert answer.status_code == status
-        assert answer.json()["type"] == f"urn:fencelock:{kind}"
-
-
 def test_what_can_not_work_is_refused_at_once() -> None:
+    from fencelock.integrations.fastapi import (
+        held,  # slow to import, and each worker imports this file
+    )
+
     client = fencelock.AsyncClient("memory://")
     with pytest.raises(ValueError, match="Give it a function"):
         held(client, "order:{order_id}")

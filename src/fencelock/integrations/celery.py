@@ -49,9 +49,8 @@ def locked_task(
                     args, kwargs = call.add_lease(args, kwargs, lease)
                     return function(*args, **kwargs)
             except LockTimeout as error:
-                if (
-                    began or not current_task
-                ):  # it is about another lock; or there is nobody to retry it
+                # It may be about another lock, or there may be no worker.
+                if began or not current_task:
                     raise
                 if held == "retry":
                     raise current_task.retry(exc=error) from error
@@ -80,6 +79,10 @@ class ElectedBeat:
     look_every = 5.0
     """Seconds after which a beat that does not lead tries again."""
 
+    patience = 1.0
+    """Seconds for which a task that is due is left to the leader. If the leader resigns meanwhile, it may not
+    have sent the task, so the next leader does."""
+
     _term: Term | None = None
     _leader_until = math.inf
     """When it will be clear that the leader of now was alive now; infinite if nobody is known to lead."""
@@ -87,6 +90,8 @@ class ElectedBeat:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._owed: dict[str, tuple[Any, float]] = {}
         """What came due while this beat did not lead, each with the `_leader_until` of that moment."""
+        self._left: dict[str, float] = {}
+        """What is due and left to the leader for the moment, each with the time when that is over."""
         super().__init__(*args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
@@ -95,6 +100,16 @@ class ElectedBeat:
             self._campaign()
         interval: float = super().tick(*args, **kwargs)  # type: ignore[misc]  # the scheduler's
         return interval if self._term is not None else min(interval, self.look_every)
+
+    def is_due(self, entry: Any) -> tuple[bool, float]:
+        """Whether a task is due, and when to look again. A beat that does not lead is a little behind."""
+        due, again = super().is_due(entry)  # type: ignore[misc]
+        if due and not self._leads():
+            moment = now()
+            if moment < self._left.setdefault(entry.name, moment + self.patience):
+                return False, self.patience
+        self._left.pop(entry.name, None)
+        return due, again
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
         """Send a task that is due, if this beat leads at this moment."""

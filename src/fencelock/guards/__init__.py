@@ -6,16 +6,19 @@ it remembers the newest fence that it has seen, and refuses writes with an older
 
 from fencelock.guards.columns import AsyncColumnGuard, ColumnGuard
 from fencelock.guards.files import AsyncFencedFile, FencedFile
+from fencelock.guards.gate import AsyncGate, Gate
 from fencelock.guards.redis import AsyncRedisGuard, RedisGuard
 from fencelock.guards.rows import AsyncSqlGuard, SqlGuard
 
 __all__ = [
     "AsyncColumnGuard",
     "AsyncFencedFile",
+    "AsyncGate",
     "AsyncRedisGuard",
     "AsyncSqlGuard",
     "ColumnGuard",
     "FencedFile",
+    "Gate",
     "RedisGuard",
     "SqlGuard",
 ]

@@ -27,6 +27,7 @@ ONE_FACE = {
 # Schemes that reach an engine of the matrix by another way; each has tests of its own.
 OTHER_WAYS = {
     "rediss": "redis",
+    "redis+unix": "redis",
     "redis+sentinel": "redis",
     "rediss+sentinel": "redis",
     "rediss+cluster": "redis+cluster",

@@ -204,7 +204,8 @@ class Client(Inquiries):
     `observers` are told of what this client does: `fencelock.observe`. `warn_after` is the default for this
     client's locks: a lease that is held for longer is logged once, with the place where it was acquired.
     `namespace` keeps the names of this application apart from those of others at the same engine, also at
-    guards: the lock on "x" is then the lock on "shop/x". See docs/namespaces.md.
+    guards: the lock on "x" is then the lock on "shop/x". See docs/namespaces.md. `credentials` is for Redis:
+    a function, or a credential provider of redis-py, that is asked for user and password for each connection.
     """
 
     _new_io = BlockingIO

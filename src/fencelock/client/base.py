@@ -15,7 +15,7 @@ from fencelock.core.durations import Duration, check_per, check_positive
 from fencelock.core.errors import FencelockError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name, check_namespace, full_name
 from fencelock.core.ticket import ALONE, Owner, Share
-from fencelock.core.url import Url
+from fencelock.core.url import Credentials, Url
 from fencelock.engines.contract import NO_RATES, NO_SHARING, UNSAFE, Engine, Guarantee, Traits
 from fencelock.engines.registry import opener_of
 from fencelock.io.contract import IO
@@ -51,7 +51,7 @@ class BaseClient:
 
     def __init__(
         self,
-        url: str | Routes | None = None,
+        url: str | Url | Routes | None = None,
         *,
         ttl: Duration | None = None,
         label: str = "",
@@ -60,9 +60,14 @@ class BaseClient:
         warn_after: Duration | None = None,
         diagnose: bool = False,
         namespace: str | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         owner = _owner(label)
         url = default_url() if url is None else url
+        if isinstance(url, str):
+            url = Url.parse(url)
+        if credentials is not None:
+            url = _with_credentials(url, credentials)
         self._namespace = _namespace_of(url, namespace)
         self._full = partial(full_name, self._namespace) if self._namespace else check_name
         opener = self._opener(url)
@@ -87,7 +92,7 @@ class BaseClient:
 
             raise unknown(self, name, OF_CLIENTS)
 
-    def _opener(self, url: str | Routes) -> Callable[[IO], Engine]:
+    def _opener(self, url: Url | Routes) -> Callable[[IO], Engine]:
         """What opens the engine of this client, once for each context."""
         return _opener_of(url, self.namespace)
 
@@ -250,17 +255,27 @@ def _ignore_sigterm() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _namespace_of(url: str | Routes, given: str | None) -> str | None:
+def _with_credentials(url: Url | Routes, credentials: Credentials) -> Url:
+    if not isinstance(url, Url):
+        raise ValueError("credentials are for one engine, not for a table of routes")
+    if not (callable(credentials) or hasattr(credentials, "get_credentials")):
+        raise TypeError(
+            "credentials must be a function, or an object with get_credentials() as redis-py has them"
+        )
+    return url._replace(credentials=credentials)
+
+
+def _namespace_of(url: Url | Routes, given: str | None) -> str | None:
     """The namespace that was given, or else that of the URL."""
-    own = Url.parse(url).namespace if isinstance(url, str) else None
+    own = url.namespace if isinstance(url, Url) else None
     found = own if given is None else given
     if own not in (None, found):
         raise ValueError(f"the client's namespace is {given!r}, but that in its URL is {own!r}")
     return None if found is None else check_namespace(found)
 
 
-def _opener_of(url: str | Routes, namespace: str | None) -> Callable[[IO], Engine]:
-    if isinstance(url, str):
+def _opener_of(url: Url | Routes, namespace: str | None) -> Callable[[IO], Engine]:
+    if isinstance(url, Url):
         return opener_of(url)
     from fencelock.engines.routing import routed_opener_of  # few programs need it
 

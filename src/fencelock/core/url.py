@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from posixpath import join
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fencelock.core.durations import seconds
@@ -17,6 +18,16 @@ _TOKENS = ("http", "https")
 """Schemes whose URLs contain a token instead of a user: it is a secret."""
 
 NAMESPACE = "namespace"
+
+
+class CredentialProvider(Protocol):
+    """What redis-py calls a `CredentialProvider`. It may also have `get_credentials_async`."""
+
+    def get_credentials(self) -> Any: ...
+
+
+Credentials: TypeAlias = Callable[[], Any] | CredentialProvider
+"""Returns a password, `(password,)` or `(user, password)`; with asyncio also an awaitable of that."""
 
 _HOST = re.compile(r"(?:\[(?P<address>[^\]]+)\]|(?P<name>[^:\[]+))(?::(?P<port>[0-9]{0,5}))?")
 """`name`, `name:port` or `[address]:port`."""
@@ -33,6 +44,10 @@ class Url(NamedTuple):
     options: dict[str, str]
     folder: str = ""
     """Relative paths in this URL begin in this folder. "": in the working folder."""
+    credentials: Credentials | None = None
+    """Asked for user and password for each new connection, if they are not in the URL."""
+    tls: Any = None
+    """The `ssl.SSLContext` to use, if the options don't say it."""
 
     @classmethod
     def parse(cls, text: str) -> Url:

@@ -139,6 +139,8 @@ async def measure(ask: Callable[[], Awaitable[float | None]], io: IO) -> Timing:
 
 def is_remote(host: str) -> bool:
     """Whether requests to this host leave the machine, as far as its name tells."""
+    if host.startswith("/"):  # the path of a Unix socket
+        return False
     import ipaddress  # slow to import, and rarely needed
 
     try:

@@ -32,6 +32,7 @@ _BUILT_IN = {
     "postgresql+advisory": ("fencelock.engines.postgresql.engine", "open_advisory", "postgres"),
     "redis": ("fencelock.engines.redis.opening", "open_redis", "redis"),
     "rediss": ("fencelock.engines.redis.opening", "open_redis", "redis"),
+    "redis+unix": ("fencelock.engines.redis.opening", "open_redis", "redis"),
     "redis+sentinel": ("fencelock.engines.redis.opening", "open_redis", "redis"),
     "rediss+sentinel": ("fencelock.engines.redis.opening", "open_redis", "redis"),
     "redis+cluster": ("fencelock.engines.redis.opening", "open_redis", "redis"),
@@ -48,7 +49,15 @@ _BUILT_IN = {
 
 _VARIANTS = {
     **dict.fromkeys(
-        ("rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"), "redis"
+        (
+            "rediss",
+            "redis+unix",
+            "redis+sentinel",
+            "rediss+sentinel",
+            "redis+cluster",
+            "rediss+cluster",
+        ),
+        "redis",
     ),
     "redlocks": "redlock",
     "etcds": "etcd",
@@ -61,13 +70,18 @@ _PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
 """The packages of modules that have another name than their package."""
 
 
-def opener_of(text: str) -> Callable[[IO], Engine]:
+def opener_of(text: str | Url) -> Callable[[IO], Engine]:
     """Parse a URL, and return the function that opens its engine. Opening does no I/O.
 
     A client opens its engine again after a fork and in another event loop. The program may have changed its
     working folder by then: a relative path in the URL still means the same file.
     """
-    url = Url.parse(text)
+    url = Url.parse(text) if isinstance(text, str) else text
+    if url.credentials is not None:
+        if not url.scheme.startswith("red"):
+            raise ValueError(f"{url}: credentials are for redis:// and redlock:// only")
+        if url.password is not None:
+            raise ValueError(f"{url}: give the password or the credentials, not both")
     with suppress(FileNotFoundError):  # the working folder was deleted; most URLs need none
         url = url._replace(folder=os.getcwd())
     return partial(_open, _opener(url), url)

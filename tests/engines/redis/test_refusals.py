@@ -217,6 +217,7 @@ async def test_the_rights_that_are_enough(redis_server: RedisFactory, open_cell:
     await queued(cell, client, 3)
     await cell.run(lease.renew)
     assert await cell.run(lambda: client.names("*")) == [cell.name]
+    assert await cell.run(client.ping) > 0
     server.execute("SCRIPT", "FLUSH")
     await cell.run(lease.release)
     while waiters:
@@ -268,6 +269,9 @@ async def test_tls_without_verification(redis_server: RedisFactory, open_cell: O
         ("rediss://localhost?key=x", "key needs the option cert"),
         ("redis+sentinel://localhost", "name the group"),
         ("redis+cluster://localhost/3", "only database 0"),
+        ("redis+unix://localhost", "name the path of the socket"),
+        ("redis+unix:///run/redis.sock?db=x", "the database must be a number"),
+        ("redis://localhost?db=3", "unknown option 'db'"),
     ],
 )
 def test_urls_that_can_not_be_right(url: str, message: str) -> None:

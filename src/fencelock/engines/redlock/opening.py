@@ -40,8 +40,8 @@ def open_redlock(url: Url, io: IO) -> RedlockEngine:
         log.warning(
             "%s: an even number of servers tolerates no more failures than one server less", url
         )
-    tls = tls_of(url) if secure else None
-    login = Login(url.user, url.password, 0, tls, SCRIPTS, QUESTIONS)
+    tls = url.tls or (tls_of(url) if secure else None)
+    login = Login(url.user, url.password, 0, tls, url.credentials, SCRIPTS, QUESTIONS)
     node_timeout = url.seconds("node_timeout", _NODE_TIMEOUT)
     make: MakeNode = BlockingNode if io.blocking else MultiplexedNode
     kind = BlockingNodes if io.blocking else MultiplexedNodes

@@ -12,7 +12,9 @@ from typing import Any, cast
 
 import hiredis
 
+from fencelock.core.url import Credentials
 from fencelock.engines.failure import RequestFailed
+from fencelock.engines.resp.credentials import failed, plain, user_and_password
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.wire import MORE, NOT_REDIS, Login, error_text, reader, wake_up_of
 from fencelock.io import clock
@@ -52,6 +54,13 @@ class BlockingLink(Link):
         self._listening = self.dismissed = False
         self.broken = False
         self.used_at = clock.now()
+
+    async def credentials(self, provider: Credentials) -> tuple[str | None, str]:
+        try:
+            answer = plain(provider)()
+        except Exception as error:
+            raise failed(error) from error
+        return user_and_password(answer)
 
     # The hot path, written out: between two system calls little of a program stays in the processor's caches,
     # so a call of a function often costs more than its work.
@@ -288,10 +297,8 @@ class BlockingNode(Node):
             raise RequestFailed("the client was closed", "not applied")
         end = clock.now() + timeout
         with self._connecting():
-            sock = socket.create_connection((self.host, self.port), timeout=timeout)
+            sock = self._open(timeout)
             try:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 if self.login.tls is not None:
                     sock = self.login.tls.wrap_socket(sock, server_hostname=self.host)
                 link = BlockingLink(sock)
@@ -302,6 +309,21 @@ class BlockingNode(Node):
                 raise
         self._connected(link)
         return link
+
+    def _open(self, timeout: float) -> socket.socket:
+        if self.is_socket:
+            sock = socket.socket(socket.AF_UNIX)
+            try:
+                sock.settimeout(timeout)
+                sock.connect(self.host)
+            except BaseException:
+                sock.close()
+                raise
+            return sock
+        sock = socket.create_connection((self.host, self.port), timeout=timeout)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return sock
 
     def _drop_idle(self) -> None:
         while True:  # other threads take and give meanwhile

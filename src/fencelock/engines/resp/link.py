@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fencelock.core.url import Credentials
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.facts import eviction
 from fencelock.engines.resp.packing import bulks, pack
@@ -31,6 +32,9 @@ class Link(ABC):
 
     async def greet(self, login: Login, timeout: float, *, scripts: bool) -> None:
         """Send the greeting; `RequestFailed` if the server refuses us."""
+        if login.credentials is not None:
+            user, password = await self.credentials(login.credentials)
+            login = login._replace(user=user, password=password)
         commands = greeting(login, self.channel, scripts=scripts)
         replies = await self.ask(pack(commands), len(commands) - 1, timeout)
         asked = len(replies) - len(login.questions)
@@ -38,6 +42,10 @@ class Link(ABC):
         if why is not None:
             raise why
         self.answers = replies[asked:]
+
+    @abstractmethod
+    async def credentials(self, provider: Credentials) -> tuple[str | None, str]:
+        """Ask for user and password; `RequestFailed` if that fails."""
 
     @abstractmethod
     def exchange(
@@ -81,6 +89,8 @@ class Node(ABC):
     def __init__(self, host: str, port: int, login: Login) -> None:
         self.host = host
         self.port = port
+        self.is_socket = host.startswith("/")
+        """Whether the host is the path of a Unix socket."""
         self.login = login
         self.loaded = False
         """Whether our scripts were loaded once. The server may have lost them since."""
@@ -88,7 +98,7 @@ class Node(ABC):
         self._closed = False
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return self.host if self.is_socket else f"{self.host}:{self.port}"
 
     @abstractmethod
     def ready(self, waiter: str = "") -> Link | None:

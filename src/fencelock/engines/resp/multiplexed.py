@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any, cast
 
 import hiredis
 
+from fencelock.core.url import Credentials
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.reply import Reply
+from fencelock.engines.resp.credentials import failed, plain, user_and_password
 from fencelock.engines.resp.link import Link, Node
 from fencelock.engines.resp.wire import MORE, NOT_REDIS, Login, error_text, reader, wake_up_of
 
@@ -59,6 +61,19 @@ class MultiplexedLink(Link, asyncio.BufferedProtocol):
         """Why the link takes no more requests."""
 
     # --- called by the engine
+
+    async def credentials(self, provider: Credentials) -> tuple[str | None, str]:
+        own = getattr(provider, "get_credentials_async", None)
+        try:
+            # redis-py's own only calls the blocking method, and warns.
+            if own is not None and own.__module__ != "redis.credentials":
+                answer = await own()
+            else:
+                answer = await asyncio.to_thread(plain(provider))  # it may ask a server
+                answer = await answer if isinstance(answer, Awaitable) else answer
+        except Exception as error:
+            raise failed(error) from error
+        return user_and_password(answer)
 
     def exchange(self, payload: bytes, count: int, timeout: float) -> Reply[list[Any]]:
         reply: Reply[list[Any]] = Reply(self._loop)
@@ -313,13 +328,16 @@ class MultiplexedNode(Node):
         with self._connecting():
             try:
                 async with asyncio.timeout(_DEAD_AFTER):
-                    _, link = await loop.create_connection(
-                        MultiplexedLink,
-                        self.host,
-                        self.port,
-                        ssl=tls,
-                        server_hostname=self.host if tls else None,
-                    )
+                    if self.is_socket:
+                        _, link = await loop.create_unix_connection(MultiplexedLink, self.host)
+                    else:
+                        _, link = await loop.create_connection(
+                            MultiplexedLink,
+                            self.host,
+                            self.port,
+                            ssl=tls,
+                            server_hostname=self.host if tls else None,
+                        )
                     await link.greet(self.login, _DEAD_AFTER, scripts=not self.loaded)
             except BaseException:
                 if link is not None:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import hiredis
 
+from fencelock.core.url import Credentials
 from fencelock.engines.failure import RequestFailed
 from fencelock.engines.resp.packing import Command
 from fencelock.engines.resp.script import Script
@@ -42,6 +43,8 @@ class Login(NamedTuple):
     password: str | None = None
     database: int = 0
     tls: SSLContext | None = None
+    credentials: Credentials | None = None
+    """Asked for user and password for each new connection."""
     scripts: tuple[Script, ...] = ()
     questions: tuple[Command, ...] = ()
     """Commands whose replies the link keeps, including error replies."""

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 import threading
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import pytest
 
 import fencelock
 from fencelock.cli.choose.advice import STEPS, as_json, cautions, pages
-from fencelock.cli.choose.code import URLS, program
+from fencelock.cli.choose.code import URLS, packages, program
 from fencelock.cli.choose.rules import QUESTIONS, Decision, Undecided, decide
+from fencelock.engines import registry
 from fencelock.guards import FencedFile
 from fencelock.guards.http import KEY, WsgiFence
 from tests.cli.conftest import Cli
@@ -100,6 +102,16 @@ def test_the_page_of_the_command_line_has_every_answer() -> None:
         assert all(f"`{answer}`" in row for answer in question.answers), name
     documented = page.partition("## `fencelock choose`")[2].partition("\n## ")[0]
     assert all(f"`{key}`" in documented for key in as_json(ALL[0], decide(ALL[0])))
+
+
+def test_what_is_to_be_installed_can_be_installed() -> None:
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for decision in DECISIONS:
+        wanted = re.findall(r"\[(.*)\]", packages(decision) or "")
+        for extra in wanted and wanted[0].split(","):
+            assert extra in offered["optional-dependencies"]
+        if decision.engine and decision.engine != "sqlite":
+            assert registry._BUILT_IN[decision.engine][2] in wanted[0].split(",")
 
 
 def _covering() -> Iterator[Decision]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fencelock.cli.choose.code import URLS, program
+from fencelock.cli.choose.code import URLS, packages, program
 from fencelock.cli.choose.rules import EFFICIENT, Answers, Decision
 
 _PAGE = "docs/do-you-need-a-lock.md"
@@ -86,12 +86,12 @@ STEPS = {
 def cautions(answers: Answers, decision: Decision) -> Iterator[str]:
     """What the user has to know, and to see to."""
     engine, guard = decision.engine, decision.guard
-    if engine == "postgresql" != answers["runs"]:
+    if engine == "postgresql" and answers["runs"] != engine:
         yield (
             "Your SQL database can keep the lock, too, and promises more than Redis. "
             "If it is MySQL or MariaDB: mysql://."
         )
-    if guard == "outside" and engine == "etcd" != answers["runs"]:
+    if engine == "etcd" and answers["runs"] != engine and guard == "outside":
         yield "Where nothing checks the fence, only an engine that promises correctness will do."
     if engine == "sqlite":
         yield "The file must be on a local disk, not on a network share."
@@ -106,7 +106,10 @@ def cautions(answers: Answers, decision: Decision) -> Iterator[str]:
             "lacks the newest commits."
         )
     if guard == "redis":
-        yield "The Redis with the data must not evict keys: maxmemory-policy noeviction."
+        yield (
+            "The Redis with the data must not evict keys (maxmemory-policy noeviction), and no replica "
+            "may take over that lacks the newest writes."
+        )
     if guard == "outside":
         yield (
             "Nothing checks the fence there. A holder that is paused past its ttl can still do harm: "
@@ -129,6 +132,7 @@ def as_json(answers: Answers, decision: Decision) -> dict[str, Any]:
         "cautions": list(cautions(answers, decision)),
         "pages": list(pages(decision)),
         "example": step.example,
+        "install": packages(decision),
         "code": program(decision),
     }
 

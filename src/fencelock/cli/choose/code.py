@@ -14,6 +14,16 @@ URLS = {
     "mysql": "mysql://me:secret@localhost/app",
 }
 
+_EXTRAS = {
+    "redis": "redis",
+    "redlock": "redis",
+    "etcd": "etcd",
+    "zookeeper": "zookeeper",
+    "postgresql": "postgres",
+    "mysql": "mysql",
+}
+_PACKAGES = {"sql": "sqlalchemy", "redis": "redis", "objects": "boto3"}
+
 _STORAGE = {"sqlite": "sqlite:///app.db", "mysql": "mysql+pymysql://me:secret@localhost/app"}
 _OTHER_STORAGE = "postgresql+psycopg://localhost/app"
 
@@ -78,7 +88,7 @@ _IMPORTS = {
 
 _PREPARED = {
     "sql": """\
-storage = create_engine("{storage}")
+storage = create_engine("{storage}")  # your data
 guard = SqlGuard(open=storage.begin)
 with storage.begin() as connection:
     guard.create(connection)  # once: a small table of fences
@@ -132,6 +142,18 @@ _WRITTEN = {
     print("the request, with an idempotency key")
 """,
 }
+
+
+def packages(decision: Decision) -> str | None:
+    """What to install for the program, as arguments of pip; None if Python is enough."""
+    engine, guard = decision.engine, decision.guard
+    if engine is None:
+        return None
+    extras = {_EXTRAS[engine]} if engine in _EXTRAS else set()
+    if guard == "sql" and engine not in _STORAGE:
+        extras.add("postgres")  # with the driver
+    ours = f"'fencelock[{','.join(sorted(extras))}]'" if extras else "fencelock"
+    return f"{ours} {_PACKAGES.get(guard, '')}".rstrip()
 
 
 def program(decision: Decision) -> str | None:

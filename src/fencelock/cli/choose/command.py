@@ -75,7 +75,7 @@ def _show(advice: dict[str, Any]) -> None:
     lines = [("Why", advice["why"]), ("It costs", advice["costs"]), ("Engine", advice["url"])]
     lines += [("Mind", caution) for caution in advice["cautions"]]
     lines += [("Read", page) for page in advice["pages"]]
-    lines.append(("Example", advice["example"]))
+    lines += [("Example", advice["example"]), ("Install", advice["install"])]
     before = ""
     for name, text in lines:
         if text:

@@ -66,6 +66,11 @@ def decorated_and_blocking(order_id: int, lease: fencelock.Lease) -> list[str]:
     return [lease.name]
 
 
+@app.get("/unused/{order_id}", dependencies=[held(client, order_lock, timeout=0)])
+async def without_the_lease(order_id: int) -> str:
+    return (await client.names("order:*"))[0]
+
+
 @app.get("/slow/{order_id}")
 async def slow(order_id: int, lease: OrderLease) -> str:
     """Ends when the lock `gate` is free."""

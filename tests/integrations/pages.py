@@ -1,8 +1,10 @@
-"""The examples in the pages of docs/integrations/, as files that a test can run."""
+"""Projects made of the examples in the pages of docs/integrations/."""
 
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 PAGES = Path(__file__).parents[2] / "docs" / "integrations"
@@ -21,3 +23,9 @@ def write_files(page: str, folder: Path, **replaced: str) -> None:
     for path, source in blocks:
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(source)
+
+
+def tables(database: Path) -> set[str]:
+    """The tables in a SQLite file."""
+    with closing(sqlite3.connect(database)) as connection:
+        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}

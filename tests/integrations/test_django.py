@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 import fencelock
 from tests.guards.stores import mysql_options
-from tests.integrations.pages import write_files
+from tests.integrations.pages import tables, write_files
 from tests.program import Program
 from tests.waiting import eventually
 
@@ -167,11 +166,6 @@ def of_django(url: str) -> dict[str, Any]:
     return {"NAME": known.pop("database"), **{key.upper(): value for key, value in known.items()}}
 
 
-def tables(project: Path) -> set[str]:
-    with sqlite3.connect(project / "site.db") as database:
-        return {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-
-
 def test_migrate_waits_for_its_turn(project: Path) -> None:
     with fencelock.Client(f"sqlite:///{project}/locks.db", label="another pod") as locks:
         lease = locks.lock("migrate").acquire()
@@ -181,8 +175,8 @@ def test_migrate_waits_for_its_turn(project: Path) -> None:
             eventually(lambda: locks.inspect("migrate").waiting, "the command to wait")
             (waiter,) = locks.inspect("migrate").waiters
             assert waiter.owner.label == "migrate"
-            assert "fences" not in tables(project)
+            assert "fences" not in tables(project / "site.db")
             lease.release()
             assert waiting.end() == 0, waiting.output
             assert "Applying fencelock.0001_initial... OK" in waiting.output
-    assert "fences" in tables(project)
+    assert "fences" in tables(project / "site.db")

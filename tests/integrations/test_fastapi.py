@@ -79,6 +79,7 @@ def test_a_request_holds_the_lock_that_its_path_names(site: Site) -> None:
     assert again["name"] == "order:7", "the name is made of what FastAPI has parsed"
     assert again["fence"] > first["fence"]
     assert site.get("/threads/7")["fence"] > again["fence"]
+    assert site.get("/unused/7") == "order:7"
     assert not site.is_held("order:7")
 
 

@@ -5,8 +5,8 @@ two concurrent writes is gone, and nobody is told: it may even be the write that
 differ. That is fine for a status line, where only the newest value counts.
 
 If each change counts, use a *vector clock*: how many changes of each clerk a value has seen. If one value
-has seen all that the other has, it is newer. If neither has, they are concurrent: keep both, and let someone
-decide.
+has seen all that the other has, it is newer. If neither has, they are concurrent: keep both, and let a
+person decide.
 
 Run it: python examples/without_locks/lww_register.py
 """

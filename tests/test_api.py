@@ -116,6 +116,8 @@ def made_by_users(cls: type) -> bool:
     """Locks and leases come from a client, so their constructors are not public."""
     if cls.__module__.startswith(("fencelock.guards", "fencelock.integrations")):
         return True
+    if issubclass(cls, Warning):
+        return False
     return issubclass(
         cls, fencelock.Client | fencelock.AsyncClient | Exception | tuple
     ) or is_dataclass(cls)
@@ -208,7 +210,9 @@ def test_every_error_is_public() -> None:
 
 
 def _is_error(thing: Any) -> bool:
-    return inspect.isclass(thing) and issubclass(thing, Exception)
+    return (
+        inspect.isclass(thing) and issubclass(thing, Exception) and not issubclass(thing, Warning)
+    )
 
 
 def test_everything_public_has_a_docstring() -> None:

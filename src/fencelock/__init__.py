@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fencelock.primitives.several import AsyncLeases, AsyncLockAll, Leases, LockAll
     from fencelock.primitives.term import AsyncTerm, Term
     from fencelock.primitives.transaction import AsyncTransaction, Transaction
+    from fencelock.primitives.unguarded import UnguardedLock
 else:
     # For annotations and isinstance(). A client imports these when it makes the first one.
     _LATER = {
@@ -52,6 +53,7 @@ else:
         "term": ("AsyncTerm", "Term"),
         "several": ("AsyncLeases", "AsyncLockAll", "Leases", "LockAll"),
         "transaction": ("AsyncTransaction", "Transaction"),
+        "unguarded": ("UnguardedLock",),
     }
 
     def __getattr__(name):
@@ -99,6 +101,7 @@ __all__ = [
     "Traits",
     "Transaction",
     "Turn",
+    "UnguardedLock",
     "UnsafeEngine",
     "Unsupported",
     "Waiter",

@@ -160,7 +160,7 @@ async def test_a_token_without_the_right(
     # A program goes on, and its log says what it does not know.
     caplog.set_level(logging.WARNING, "fencelock")
     async with fencelock.AsyncClient(url, purpose="correctness", diagnose=True) as client:
-        await (await client.lock("x").acquire()).release()
+        await (await client.lock("x", guard=None).acquire()).release()
     assert "lacks the right 'admin'" in caplog.text
 
 

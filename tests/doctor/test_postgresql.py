@@ -290,7 +290,7 @@ def test_a_client_that_needs_correctness_refuses_an_asynchronous_standby(
 ) -> None:
     with fencelock.Client(server.url, purpose="correctness", diagnose=True) as client:
         with pytest.raises(fencelock.UnsafeEngine, match="synchronous_standby_names"):
-            client.lock("x").acquire()
+            client.lock("x", guard=None).acquire()
         assert client.names() == []
 
         async def refused() -> None:
@@ -298,7 +298,7 @@ def test_a_client_that_needs_correctness_refuses_an_asynchronous_standby(
                 server.url, purpose="correctness", diagnose=True
             ) as client:
                 with pytest.raises(fencelock.UnsafeEngine, match="efficiency and not correctness"):
-                    await client.lock("x").acquire()
+                    await client.lock("x", guard=None).acquire()
 
         asyncio.run(refused())
         with fencelock.Client(server.url, diagnose=True) as careless:

@@ -178,6 +178,7 @@ class AsyncClient(AsyncInquiries):
         from fencelock.primitives.locked import async_locked
 
         self.lock("any name", **options)  # a wrong option is refused here
+        options.setdefault("guard", None)  # if it is missing, that has been said now
         return async_locked(name, lambda filled: self.lock(filled, **options))
 
     async def close(self: BaseClient) -> None:
@@ -221,7 +222,7 @@ class Client(Inquiries):
         `on_lost`: a function that is called with the lease when that is lost.
         `purpose`: "correctness" refuses an engine that can't promise it. The default is the client's.
         `guard`: refuses older holders before you have the lease. What you then read stays true until you
-        write, or your write is refused.
+        write, or your write is refused. A correctness lock without one warns; None says that it needs none.
         `warn_after`: logs where the lease was acquired if it is held for more seconds than that.
         `max_hold`: after so many seconds the lease is lost, even if its holder goes on.
         `renew`: False leaves the lease to its ttl, unless you renew it yourself.
@@ -348,6 +349,7 @@ class Client(Inquiries):
         from fencelock.primitives.locked import locked
 
         self.lock("any name", **options)  # a wrong option is refused here
+        options.setdefault("guard", None)  # if it is missing, that has been said now
         return locked(name, lambda filled: self.lock(filled, **options))
 
     close = blocking(AsyncClient.close)

@@ -24,7 +24,7 @@ from fencelock.observe.observer import Observer
 from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lock import BaseLock
-from fencelock.primitives.options import LockOptions
+from fencelock.primitives.options import UNGUARDED, LockOptions
 from fencelock.primitives.rwlock import ReadWriteLock
 
 if TYPE_CHECKING:
@@ -84,6 +84,9 @@ class BaseClient:
         )
         """The options of a lock for which the caller gives none."""
         self._allow(purpose)
+        self._purpose = purpose
+        if purpose == "correctness":
+            self._defaults = self._defaults._replace(guard=UNGUARDED)
 
     if not TYPE_CHECKING:
 
@@ -147,9 +150,13 @@ class BaseClient:
 
         `known` declares the options that may be given. A program without a type checker needs this check.
         """
-        if not given:
-            return self._defaults
         names = known.__optional_keys__
+        if not given:
+            default = self._defaults
+            # What has no such option needs none: a permit or an office protects no data.
+            return (
+                default._replace(guard=None) if default.guard and "guard" not in names else default
+            )
         if not given.keys() <= names:
             from fencelock.primitives.habits import in_our_words  # only mistakes need it
 
@@ -159,7 +166,10 @@ class BaseClient:
                 f"{', '.join(sorted(names))}"
             )
         take = given.get
-        if (purpose := take("purpose")) is not None:
+        purpose = take("purpose")
+        if purpose is None:
+            purpose = self._purpose
+        else:
             self._allow(purpose)
         label, ttl, default = take("label"), take("ttl"), self._defaults
         warn_after, max_hold = take("warn_after"), take("max_hold")
@@ -169,7 +179,7 @@ class BaseClient:
             take("timeout"),
             take("reentrant", False),
             take("on_lost"),
-            take("guard"),
+            take("guard", UNGUARDED if purpose == "correctness" and "guard" in names else None),
             self._checked_renew(take("renew", True)),
             None if max_hold is None else check_positive("max_hold", max_hold),
             default.warn_after if warn_after is None else _checked_warn_after(warn_after),

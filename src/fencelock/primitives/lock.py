@@ -31,7 +31,7 @@ from fencelock.primitives.claim import WITHDRAWN, Claim
 from fencelock.primitives.context import Context
 from fencelock.primitives.contexts import Contexts
 from fencelock.primitives.lease import AsyncLease, BaseLease, Lease
-from fencelock.primitives.options import LockOptions
+from fencelock.primitives.options import UNGUARDED, LockOptions
 from fencelock.primitives.permits import compare_permits, disagreement
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.primitives.waiting import MIN_TIMEOUT, obtain
@@ -61,7 +61,7 @@ class BaseLock(Blocks[L]):
         if on_lost is not None:
             self._check_on_lost(on_lost)
         if guard is not None:
-            _check_guard(guard, self._awaits_guard)
+            guard = _checked_guard(guard, self._awaits_guard)
         bounded = max_hold is not None or not renew
         self._plain = on_lost is None and guard is None and warn_after is None and not bounded
         """Whether nothing more has to be done once the lease is held."""
@@ -370,7 +370,11 @@ def _refused(options: Iterable[str]) -> TypeError:
     )
 
 
-def _check_guard(guard: Any, awaits: bool) -> None:
+def _checked_guard(guard: Any, awaits: bool) -> Any:
+    if guard is UNGUARDED:
+        from fencelock.primitives.unguarded import warn  # few programs need it
+
+        return warn()
     act = getattr(guard, "raise_fence", None)
     if not callable(act):
         raise TypeError(f"a guard must have raise_fence(lease), but {guard!r} has none")
@@ -382,3 +386,4 @@ def _check_guard(guard: Any, awaits: bool) -> None:
             "this guard can't raise the fence by itself: one for SQL needs open=…, one for Redis or "
             "an object store keys=…"
         )
+    return guard

@@ -11,6 +11,9 @@ from fencelock.core.ticket import Owner
 if TYPE_CHECKING:  # most locks have no guard, so importing these would be in vain
     from fencelock.guards.lease_like import AsyncBarrier, Barrier
 
+UNGUARDED: Any = object()
+"""In the place of a guard: there is none, and nobody has said that there need not be one."""
+
 
 class LockOptions(NamedTuple):
     """The options of one lock. The client has filled in its defaults and checked the ttl and the owner."""

@@ -253,12 +253,12 @@ async def test_correctness_is_refused_at_the_first_contact(
         cell = Cell("http", face, replica_of(engine).url)
         client = cell.client(purpose="correctness")
         if safe:
-            lease = await cell.run(client.lock(cell.name).acquire)
+            lease = await cell.run(client.lock(cell.name, guard=None).acquire)
             assert client.traits.guarantee == "correctness"
             await cell.run(lease.release)
         else:
             names = [cell.name, cell.name + "2"]
-            for lock in (client.lock(cell.name), client.lock_all(names)):
+            for lock in (client.lock(cell.name, guard=None), client.lock_all(names)):
                 with pytest.raises(fencelock.UnsafeEngine):
                     await cell.run(lock.acquire)
             assert not client._context.sweeper, (
@@ -275,7 +275,7 @@ async def test_a_lock_for_correctness_before_the_first_contact(
     face: str, replica_of: Callable[[str], Replica]
 ) -> None:
     cell = Cell("http", face, replica_of("redis").url)
-    lock = cell.client().lock(cell.name, purpose="correctness")
+    lock = cell.client().lock(cell.name, purpose="correctness", guard=None)
     with pytest.raises(fencelock.UnsafeEngine):
         await cell.run(lock.acquire)
     await cell.close()

@@ -306,7 +306,7 @@ def test_a_client_that_needs_correctness_refuses_an_asynchronous_standby(
         # Once it is mended, the same client goes on.
         set_system(server, "synchronous_standby_names", "'*'")
         wait_for_standby(server, "sync")
-        client.lock("x").acquire().release()
+        client.lock("x", guard=None).acquire().release()
 
 
 def test_synchronous_standbys(server: PostgresqlServer, standby: Standby) -> None:

@@ -41,7 +41,7 @@ def build(folder: Path) -> Path:
         env={"PATH": "", "NO_COLOR": "1"},
     )
     if done.returncode:
-        raise Faulty(done.stderr)
+        raise Faulty(done.stderr.partition("Traceback")[0])
     if found := faults(html):
         raise Faulty("\n".join(found))
     return html

@@ -40,7 +40,7 @@ def copy(target: Path) -> None:
     for source, place in all_places.items():
         page = target / place
         page.parent.mkdir(parents=True, exist_ok=True)
-        text = _with_lists(_with_links(_text(source), source, all_places))
+        text = _with_lists(with_links(_text(source), source, all_places))
         page.write_text(_landing(text) if source == INDEX else text, "utf-8")
 
 
@@ -79,12 +79,12 @@ def _text(source: Path) -> str:
         return f"# {title}\n\n" + "\n".join(items) + "\n"
     text = source.read_text("utf-8")
     if source.suffix == ".py":
-        about, code = ast.get_docstring(ast.parse(text)), text.split('"""\n', 2)[-1].lstrip()
+        about, code = ast.get_docstring(ast.parse(text)), text.partition('"""\n')[2].lstrip()
         return f"# {heading(source)}\n\n{about}\n\n```python\n{code}```\n"
     return text
 
 
-def _with_links(text: str, source: Path, all_places: Mapping[Path, str]) -> str:
+def with_links(text: str, source: Path, all_places: Mapping[Path, str]) -> str:
     """The text, with links that work on the site. Code stays as it is."""
     folder = source if source.is_dir() else source.parent
     place = Path(all_places[source])
@@ -100,10 +100,10 @@ def _with_links(text: str, source: Path, all_places: Mapping[Path, str]) -> str:
 
 
 def _led(target: str, folder: Path, place: Path, all_places: Mapping[Path, str]) -> str:
-    """Where a link of this page leads on the site."""
-    if re.match(r"[a-z]+:", target):
-        return target
+    """Where a link of this page leads on the site. A broken link stays broken, so that it is found."""
     there = (folder / target).resolve()
+    if re.match(r"[a-z]+:", target) or not there.exists():
+        return target
     if there in all_places:
         return os.path.relpath(all_places[there], place.parent)
     if there.is_relative_to(DOCS) and there.is_file():

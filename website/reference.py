@@ -6,9 +6,10 @@ What is public is said once, in `tests/test_api.py`. Nothing of this is committe
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
-import textwrap
+import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
@@ -152,10 +153,9 @@ def _attributes(cls: type) -> Mapping[str, str]:
             for name, member in vars(base).items()
             if isinstance(member, property)
         }
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        assert isinstance(body, ast.ClassDef)
+        body = _classes(base.__module__)[base.__qualname__]
         for each in body.bases if is_typeddict(base) else ():  # at run time it is only a dict
-            above = getattr(inspect.getmodule(base), ast.unparse(each))
+            above = getattr(sys.modules[base.__module__], ast.unparse(each))
             found |= _attributes(above) if is_typeddict(above) else {}
         for statement, below in zip(body.body, body.body[1:], strict=False):
             match statement, below:
@@ -166,6 +166,13 @@ def _attributes(cls: type) -> Mapping[str, str]:
                 ):
                     found[name] = inspect.cleandoc(text)
     return found
+
+
+@functools.cache
+def _classes(module: str) -> Mapping[str, ast.ClassDef]:
+    """The classes at the top of a module. (To ask `inspect` for each would parse the module each time.)"""
+    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    return {each.name: each for each in body if isinstance(each, ast.ClassDef)}
 
 
 def _prose(docstring: str | None) -> str:

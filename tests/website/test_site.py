@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from tests.browser import NARROW, NewTab, Tab, check_accessibility
 from website.__main__ import server
 from website.examine import faults
 from website.navigation import listed, sections
-from website.pages import INDEX, places
+from website.pages import INDEX, REPOSITORY, places, with_links
 
 STRUCTURE = {"blockquote", "h2", "h3", "h4", "img", "li", "ol", "pre", "table", "td", "th", "ul"}
 
@@ -56,6 +58,33 @@ def test_pages_look_as_on_github(site: Path) -> None:
             article = text[text.index("<article") : text.index("</article>")]
             expected = _Structure(github.render(source.read_text())).count
             assert _Structure(article).count == expected, place
+
+
+def test_pages_of_examples_have_the_whole_program(site: Path) -> None:
+    for source, place in places().items():
+        if source.suffix == ".py":
+            page = (site / place.removesuffix(".md") / "index.html").read_text()
+            shown = html.unescape(re.sub("<[^>]*>", "", page))
+            code = source.read_text().partition('"""\n')[2]
+            assert all(line in shown for line in code.splitlines()), place
+
+
+@pytest.mark.parametrize(
+    ("link", "place"),
+    [
+        ("errors.md", "errors.md"),
+        ("../README.md", "readme.md"),
+        ("../examples/dining.py", "examples/dining.md"),
+        ("observing/runbooks", "runbooks/index.md"),
+        ("../ops", f"{REPOSITORY}/tree/main/ops"),
+        ("../src/fencelock/core/queue.py", f"{REPOSITORY}/blob/main/src/fencelock/core/queue.py"),
+        ("https://example.com/", "https://example.com/"),
+        ("missing.md", "missing.md"),
+    ],
+)
+def test_links_lead_to_their_place_on_the_site(link: str, place: str) -> None:
+    text = f"[a]({link}#b) `[c]({link})`"
+    assert with_links(text, INDEX, places()) == f"[a]({place}#b) `[c]({link})`"
 
 
 BROKEN = """<a href="missing/">a</a> <a href="#nowhere">b</a>

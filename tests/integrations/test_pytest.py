@@ -10,6 +10,7 @@ import pytest
 
 import fencelock
 from fencelock import testing
+from fencelock.integrations.pytest import RunLocks
 from tests.integrations.pages import write_files
 from tests.program import Program
 
@@ -122,7 +123,13 @@ def test_the_examples_of_the_page_in_a_run_without_workers(tmp_path: Path) -> No
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     write_files("pytest.md", tmp_path)
     assert "3 passed" in run(tmp_path, "-n0", "--strict-markers")
-    assert "lock_ttl: 'soon' is not a duration" in run(tmp_path, "-n0", "-olock_ttl=soon")
+
+
+def test_a_ttl_that_is_none(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, message in (("soon", "'soon' is not a duration"), ("0", "ttl must be between")):
+        monkeypatch.setattr(pytestconfig, "getini", lambda name, given=given: given)
+        with pytest.raises(pytest.UsageError, match=f"lock_ttl: {message}"):
+            RunLocks(pytestconfig)
 
 
 def pay(client: fencelock.Client) -> int:

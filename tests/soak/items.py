@@ -249,6 +249,7 @@ def _faults() -> list[Item]:
 def _rest() -> list[Item]:
     return [
         Suite("http: all of conformance", "http", 2.0, ("tests/conformance",), "http+"),
+        Suite("an engine of another package", paths=("tests/test_thirdparty.py",), weight=0.5),
         Suite("the command line", paths=("tests/cli", "tests/test_examples.py")),
         Suite("properties", paths=PROPERTIES, hypothesis=True, weight=2.0),
         Simulation("simulation", module="fencelock.torture.simulate"),

@@ -112,7 +112,10 @@ async def test_a_cancelled_waiter_leaves_the_queue(client: testing.AsyncClient) 
         assert not (await client.inspect("x")).waiting
 
 
-async def test_a_wait_that_can_t_end_is_an_error(client: testing.AsyncClient) -> None:
+async def test_a_wait_that_can_t_end_is_an_error(
+    client: testing.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencelock.testing.engine.HOPELESS", 100)
     async with client.lock("x"):
         with client.caller("B"), pytest.raises(AssertionError, match="waiting for 'x' would never"):
             await client.lock("x").acquire()

@@ -88,6 +88,22 @@ def test_time_passes_only_when_the_test_says_so(client: testing.Client) -> None:
     lease.release()
 
 
+def test_a_lease_with_a_bounded_life_ends_by_the_clock(client: testing.Client) -> None:
+    fixed = client.lock("fixed", ttl=30, renew=False).acquire()
+    longest = client.lock("longest", ttl=30, max_hold=60).acquire()
+
+    def states_after(seconds: float) -> tuple[LeaseState, LeaseState]:
+        client.clock.advance(seconds)
+        return fixed.state, longest.state
+
+    assert states_after(29) == (LeaseState.HELD, LeaseState.HELD)
+    assert states_after(1) == (LeaseState.LOST, LeaseState.HELD)
+    assert states_after(30) == (LeaseState.LOST, LeaseState.LOST)
+    with client.caller("B"):
+        assert client.lock("fixed").try_acquire()
+        assert client.lock("longest").acquire(timeout=30)
+
+
 def test_a_contender_in_the_same_thread_times_out_at_once(client: testing.Client) -> None:
     with client.lock("x", label="holder"):
         started = client.clock.now()

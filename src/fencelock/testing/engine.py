@@ -81,9 +81,10 @@ class TestingEngine(MemoryEngine):
         return await self._request("enter", request)
 
     async def renew(self, tickets: Sequence[Ticket], *, timeout: float) -> list[Standing | None]:
-        heard = [ticket for ticket in tickets if ticket.id not in self._faults.silent]
+        silent = self._faults.silent
+        heard = [ticket for ticket in tickets if ticket.id not in silent]
         standings = iter(await self._request("renew", super().renew(heard, timeout=timeout)))
-        return [next(standings) if ticket in heard else None for ticket in tickets]
+        return [None if ticket.id in silent else next(standings) for ticket in tickets]
 
     async def leave(
         self, ticket: Ticket, *, timeout: float, departure: Departure = Departure.RELEASED

@@ -181,6 +181,22 @@ def test_max_hold_goes_on_after_a_ttl_was_shortened(stage: Stage) -> None:
     assert scene.reason == OVERHELD
 
 
+def test_a_ttl_that_changes_while_the_lease_is_released(stage: Stage) -> None:
+    """The simulation found it: the claim came back into the schedule."""
+    scene = Scene(stage)
+
+    async def release_and_renew() -> None:
+        lease = await scene.take(renew=False)
+        stage.network.request = lambda what: 0.1 if what.startswith("leave") else None
+        releasing = stage.start(scene.holder, lease.release())
+        await scene.holder.io.sleep(0.01)  # the request is under way
+        await lease.renew(ttl=1.0)
+        await releasing.join()
+        assert scene.holder.context.idle
+
+    scene.play(release_and_renew())
+
+
 def test_one_who_enters_again_changes_nothing(stage: Stage) -> None:
     scene = Scene(stage)
 

@@ -253,6 +253,7 @@ def _rest() -> list[Item]:
         Suite("the command line", paths=("tests/cli", "tests/test_examples.py")),
         Suite("properties", paths=PROPERTIES, hypothesis=True, weight=2.0),
         Simulation("simulation", module="fencelock.torture.simulate"),
+        Simulation("simulation of bounded leases", module="fencelock.torture.bounded"),
         Simulation("simulation of replicas", "http", module="fencelock.torture.replicas"),
         Simulation(
             "simulation of Redlock",

@@ -171,6 +171,8 @@ class Schedule:
 
     def settle(self, claim: Claim, now: float) -> float:
         """The bounds or the ttl of this claim have changed. Returns when it is due, if that is news."""
+        if claim not in self:  # it is about to be released
+            return math.inf
         entry = self.entries.get(claim.ticket.id)
         if claim.final or claim.owed or (entry is not None and entry.row is self._final):
             return self._place(claim, now, self._unordered)

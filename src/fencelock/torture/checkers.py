@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from fencelock.observe.events import Granted, Lost
-from fencelock.primitives.claim import EVICTED, EXPIRED
+from fencelock.primitives.claim import EVICTED, EXPIRED, OVERHELD, RAN_OUT
 from fencelock.primitives.schedule import RENEW_AT
 from fencelock.primitives.sweeper import REQUEST_TIMEOUT
 from fencelock.primitives.waiting import MIN_TIMEOUT
@@ -81,8 +81,23 @@ def no_loss_without_cause(history: History, counters: GuardedCounters) -> Iterat
         name = grant.attempt.name
         if grant.reason == EVICTED and not history.forgot(name, grant.attempt.started, grant.told):
             yield f"{grant} was told that the engine has forgotten it, which is not so"
+        elif grant.reason in (OVERHELD, RAN_OUT):
+            continue  # `bounds_are_kept`
         elif grant.reason != EVICTED and grant.granted > history.settled_at:
             yield f"{grant} was lost although nothing was wrong: {grant.reason}"
+
+
+def bounds_are_kept(history: History, counters: GuardedCounters) -> Iterator[str]:
+    """A lease ends by its `max_hold`, neither sooner nor later, and runs out only if nobody renews it."""
+    for grant in history.grants:
+        attempt = grant.attempt
+        most = math.inf if attempt.max_hold is None else attempt.max_hold / attempt.rate
+        if grant.believed_until > grant.granted + most + promises.ROUNDING:
+            yield f"{grant} was believed for longer than its max_hold"
+        if grant.reason == OVERHELD and grant.told < grant.granted + most - _PROMPT:
+            yield f"{grant} was lost to its max_hold before the time"
+        if grant.reason == RAN_OUT and attempt.renew:
+            yield f"{grant} ran out, although it was to be renewed"
 
 
 def nothing_leaked(history: History, counters: GuardedCounters) -> Iterator[str]:
@@ -105,7 +120,8 @@ def nothing_leaked(history: History, counters: GuardedCounters) -> Iterator[str]
             if gone > allowed:
                 yield f"{stay.name}: {attempt.label} stayed in the queue after it was over"
         elapsed = stay.left - history.settled_at
-        if stay.cause == "expired" and elapsed > attempt.ttl and attempt.ended > stay.left:
+        forgotten = stay.cause == "expired" and elapsed > attempt.ttl and attempt.ended > stay.left
+        if forgotten and attempt.renew:
             yield f"{stay.name}: {attempt.label} was forgotten while it was still wanted"
 
 
@@ -218,7 +234,7 @@ def events_are_true(history: History, counters: GuardedCounters) -> Iterator[str
             continue
         if granted[known] != 1:
             yield f"{grant}: observers heard of {granted[known]} grants"
-        if lost[known] != (grant.reason in (EVICTED, EXPIRED)):
+        if lost[known] != (grant.reason in (EVICTED, EXPIRED, OVERHELD, RAN_OUT)):
             yield f"{grant}: observers heard of {lost[known]} losses, its holder of {grant.reason!r}"
 
 
@@ -230,6 +246,7 @@ CHECKERS: tuple[Checker, ...] = (
     first_come_first_served,
     loss_is_noticed,
     no_loss_without_cause,
+    bounds_are_kept,
     nothing_leaked,
     progress,
     within_budget,

@@ -26,6 +26,9 @@ class Attempt(records.Attempt):
     """How fast the clock of its process runs."""
     last: bool = False
     """Whether this is the attempt that must succeed: each live worker makes one after the faults."""
+    renew: bool = True
+    max_hold: float | None = None
+    """How its lease ends by itself, if it does."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -75,6 +75,7 @@ class Worker:
         attempt = self.history.attempt(
             self.io, random.choice(self.history.names), random.choice(self.ttls), timeout, last=last
         )
+        self.bound(attempt)
         task = self.io.spawn(self._try(attempt, timeout), attempt.label)
         if random.random() < cancel:
             # The first awaits are those of the acquire, where most can go wrong.
@@ -83,6 +84,9 @@ class Worker:
                 self.world.after(random.random() * 2.0, task.cancel)
         await task.join()
         self.history.over(attempt, self._outcome(task))
+
+    def bound(self, attempt: Attempt) -> None:
+        """Decide whether the lease ends by itself. Here it never does."""
 
     def _outcome(self, task: SimulatedTask) -> str:
         match task.error:
@@ -115,6 +119,8 @@ class Worker:
             timeout=timeout,
             reentrant=random.random() < 0.2,
             on_lost=on_lost,
+            renew=attempt.renew,
+            max_hold=attempt.max_hold,
         )
         lock = AsyncLock(self.client.contexts, attempt.name, options)
 

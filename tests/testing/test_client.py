@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import fencelock
 from fencelock import LeaseState, testing
+from fencelock.client.options import PolicyName
 from fencelock.primitives.claim import EXPIRED
+from tests.io.test_fork import in_child
 from tests.waiting import PATIENCE, eventually
 
 
@@ -215,6 +216,10 @@ def test_everything_a_client_makes_keeps_its_time(client: testing.Client) -> Non
         client.election("e", "second").campaign(timeout=1)
     client.expire(term)
     assert client.election("e", "second").campaign(timeout=0).fence > term.fence
+    for policy in get_args(PolicyName):
+        with client.lock("b"), client.caller("B"), pytest.raises(fencelock.LockTimeout):
+            client.transaction(policy, timeout=20).run(lambda held: held.lock("b"))
+        assert client.transaction(policy).run(lambda held: held.lock("b")) is not None
     assert client.once("o", lambda: 1, keep=60) == client.once("o", lambda: 2, keep=60) == 1
     client.clock.advance(61)
     assert client.once("o", lambda: 3, keep=60) == 3
@@ -252,16 +257,10 @@ def test_a_callback_can_t_move_the_clock_that_calls_it(
 
 
 def test_a_forked_child_is_refused(client: testing.Client) -> None:
-    lease = client.lock("x").acquire()
-    child = os.fork()
-    if not child:
-        try:
-            client.lock("x").try_acquire()
-        except fencelock.FencelockError as error:
-            os._exit(0 if "sqlite:// with a file in tmp_path" in str(error) else 1)
-        os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
-    lease.release()
+    with client.lock("x"):
+        said = in_child(lambda: str(client.lock("x").try_acquire()))
+    assert "a testing client stays in its process" in said
+    assert "sqlite:// with a file in tmp_path" in said
 
 
 def test_it_leaves_nothing_behind_that_python_complains_about(

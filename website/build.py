@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,8 @@ def build(folder: Path) -> Path:
     Raises `Faulty` if a link, an anchor or a picture leads nowhere, if a page is missing from the
     navigation, or if the site would ask another server for something.
     """
+    if wrong := pages.misplaced():
+        raise Faulty("\n".join(sorted(wrong)))
     shutil.rmtree(folder, ignore_errors=True)
     source, html = folder / "pages", folder / "html"
     pages.copy(source)
@@ -38,7 +41,7 @@ def build(folder: Path) -> Path:
         [sys.executable, "-m", "zensical", "build", "--strict", "--config-file", config],
         capture_output=True,
         text=True,
-        env={"PATH": "", "NO_COLOR": "1"},
+        env={**os.environ, "NO_COLOR": "1"},
     )
     if done.returncode:
         raise Faulty(done.stderr.partition("Traceback")[0])

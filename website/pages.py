@@ -16,9 +16,9 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from website.navigation import Entry, heading, pages_in, sections
+from website.navigation import Entry, heading, listed, pages_in, sections
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 INDEX = DOCS / "index.md"
 REPOSITORY = "https://github.com/fencelock/fencelock"
@@ -56,6 +56,22 @@ def places() -> dict[Path, str]:
         if not (entry.path / "index.md").exists()
     }
     return {**inside, **outside, **examples, **folders}
+
+
+def misplaced() -> list[str]:
+    """What is wrong with the navigation: pages that it leaves out, and entries that have no page."""
+    known, named = places(), listed(INDEX)
+    return [
+        *(
+            f"add a line to docs/index.md for {known[page]}"
+            for page in known.keys() - named
+            if page.is_file()
+        ),
+        *(
+            f"docs/index.md leads to {os.path.relpath(page, ROOT)}, which is no page"
+            for page in named - known.keys()
+        ),
+    ]
 
 
 def _folders() -> list[Entry]:

@@ -30,7 +30,7 @@ FACES = {"sync": fencelock.Client, "async": fencelock.AsyncClient}
 NO_PRIMITIVES = {
     "attach",
     *("break_lock", "close", "diagnose", "inspect", "names", "ping", "release_on_sigterm"),
-    *("namespace", "traits"),
+    *("from_psycopg", "from_redis", "from_sqlalchemy", "namespace", "traits"),
 }
 
 

@@ -8,9 +8,9 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from fencelock.client.options import KnowsOptions, RateOptions
+from fencelock.client.options import ClientOptions, KnowsOptions, RateOptions
 from fencelock.core.durations import Duration, check_per, check_positive
 from fencelock.core.errors import FencelockError, UnsafeEngine, Unsupported
 from fencelock.core.names import check_name, check_namespace, full_name
@@ -87,6 +87,31 @@ class BaseClient:
         self._purpose = purpose
         if purpose == "correctness":
             self._defaults = self._defaults._replace(guard=UNGUARDED)
+
+    @classmethod
+    def from_redis(cls, client: Any, **options: Unpack[ClientOptions]) -> Self:
+        """A client for the server of a redis-py client, plain or asyncio, also of a `Sentinel` or a Cluster.
+
+        It takes over the address, user and password or credential provider, and TLS. It opens connections of
+        its own. The options are those of the class."""
+        from fencelock.client.brought import url_of_redis  # few programs need it
+
+        return cls(url_of_redis(client), **options)
+
+    @classmethod
+    def from_psycopg(cls, connection: Any, **options: Unpack[ClientOptions]) -> Self:
+        """A client for the database of a psycopg connection, as `from_redis`."""
+        from fencelock.client.brought import url_of_psycopg
+
+        return cls(url_of_psycopg(connection), **options)
+
+    @classmethod
+    def from_sqlalchemy(cls, engine: Any, **options: Unpack[ClientOptions]) -> Self:
+        """A client for the database of an engine of SQLAlchemy, as `from_redis`. For SQLite it keeps its
+        locks in a file beside the database."""
+        from fencelock.client.brought import url_of_sqlalchemy
+
+        return cls(url_of_sqlalchemy(engine), **options)
 
     if not TYPE_CHECKING:
 

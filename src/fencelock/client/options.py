@@ -7,7 +7,7 @@ A duration is a number of seconds or a `timedelta`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from fencelock.core.durations import Duration
@@ -15,6 +15,7 @@ from fencelock.engines.contract import Guarantee
 
 if TYPE_CHECKING:
     from fencelock.guards.lease_like import AsyncBarrier, Barrier
+    from fencelock.observe.observer import Observer
     from fencelock.primitives.lease import AsyncLease, Lease
 
 PolicyName = Literal["wait-die", "wound-wait", "timeout", "ordered", "detect"]
@@ -39,6 +40,18 @@ class CommonOptions(TypedDict, total=False):
     warn_after: Duration | None
     """Seconds after which the log says where a lease that is still held was acquired. None: the
     client's."""
+
+
+class ClientOptions(TypedDict, total=False):
+    """Options of a client, besides its URL and credentials."""
+
+    ttl: Duration | None
+    label: str
+    purpose: Guarantee
+    observers: Iterable[Observer]
+    warn_after: Duration | None
+    diagnose: bool
+    namespace: str | None
 
 
 class OnceOptions(CommonOptions, total=False):

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 import fencelock
 from fencelock.core.url import Url
@@ -200,6 +201,11 @@ async def test_tls(mysql_server: MysqlFactory, open_cell: OpenCell, tmp_path: Pa
     server.execute(f"ALTER USER {server.user} REQUIRE SSL")
     await take(open_cell(f"{server.url}?sslmode=verify-ca&sslrootcert={certificate}"))
     await take(open_cell(f"{server.url}?sslmode=require"))
+    ssl = {"ca": str(certificate), "check_hostname": False}
+    url = server.url.replace("mysql:", "mysql+pymysql:")
+    brought = sqlalchemy.create_engine(url, connect_args={"ssl": ssl})
+    with fencelock.Client.from_sqlalchemy(brought) as client:
+        assert client.ping() > 0
     text = await refusal(open_cell(f"{server.url}?sslmode=verify-ca"))
     assert "?sslrootcert=FILE" in text
     await refusal(open_cell(server.url))  # "Access denied" is all that the server says

@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
 import fencelock
 from fencelock.core.url import Url
@@ -202,8 +203,15 @@ def test_tls(postgresql_server: PostgresqlFactory, tmp_path: Path) -> None:
     certificate = server.data / "server.crt"
     authority = tmp_path / "authority.pem"
     authority.write_bytes(certificate.read_bytes())
-    with fencelock.Client(f"{server.url}?sslmode=verify-ca&sslrootcert={authority}") as client:
-        with client.lock("a"):
+    brought = sqlalchemy.create_engine(
+        server.url.replace("postgresql:", "postgresql+psycopg:"),
+        connect_args={"sslmode": "verify-ca", "sslrootcert": str(authority)},
+    )
+    for client in (
+        fencelock.Client(f"{server.url}?sslmode=verify-ca&sslrootcert={authority}"),
+        fencelock.Client.from_sqlalchemy(brought),
+    ):
+        with client, client.lock("a"):
             ((tls,),) = server.execute(
                 "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) "
                 "WHERE application_name = 'fencelock'"

@@ -55,6 +55,9 @@ def target_of(url: Url, *more: str) -> Target:
 
 
 def _ssl(url: Url) -> ssl.SSLContext | None:
+    if url.tls is not None:
+        context: ssl.SSLContext = url.tls
+        return context
     certificates = [option for option in url.options if option in OPTIONS[4:]]
     mode = url.options.get("sslmode", "verify-full" if certificates else "disable")
     if mode not in _SSL_MODES:

@@ -130,7 +130,7 @@ def test_a_task_that_is_called_like_a_function() -> None:
 EVERY_MOMENT = """
 from celery.schedules import schedule
 Beat.look_every = 0.2
-Beat.election = client.election("beat", ttl=1)
+Beat.election = client.election("beat", ttl=5)
 app.conf.beat_schedule = {"tick": {"task": "tick", "schedule": 0.1, "options": {"queue": "ticks"}}}
 """
 

@@ -304,7 +304,7 @@ def test_a_decorated_function_has_its_bound() -> None:
 def test_a_fixed_ttl_that_runs_out_is_no_accident(caplog: pytest.LogCaptureFixture) -> None:
     heard = Recorder()
     with fencelock.Client("memory://", observers=[heard]) as client:
-        for lock in (client.lock("a", renew=False, ttl=0.1), client.lock("a", max_hold=0.1)):
+        for lock in (client.lock("a", renew=False, ttl=0.5), client.lock("a", max_hold=0.1)):
             lease = lock.acquire()
             assert lease.lost.wait(PATIENCE)
             eventually(lambda: not client.names(), "the end of it")

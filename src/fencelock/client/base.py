@@ -205,7 +205,7 @@ class BaseClient:
             take("reentrant", False),
             take("on_lost"),
             take("guard", UNGUARDED if purpose == "correctness" and "guard" in names else None),
-            self._checked_renew(take("renew", True)),
+            self._checked_renew(given["renew"]) if "renew" in given else True,
             None if max_hold is None else check_positive("max_hold", max_hold),
             default.warn_after if warn_after is None else _checked_warn_after(warn_after),
         )

@@ -9,7 +9,7 @@ import pytest
 
 import fencelock
 from fencelock.primitives.claim import OVERHELD, RAN_OUT
-from fencelock.testing.conformance.cells import Cell, queued
+from fencelock.testing.conformance.cells import Cell
 from fencelock.testing.conformance.waiting import PATIENCE, within
 
 HOLD = 0.3
@@ -46,7 +46,6 @@ async def test_a_fixed_ttl_runs_out(cell: Cell) -> None:
         return
     lease = await cell.run(client.lock(cell.name, ttl=1.5, renew=False).acquire)
     waiting = cell.actor().start(other.lock(cell.name, ttl=60, timeout=PATIENCE).acquire)
-    await queued(cell, other, 1)
     assert (await within(waiting)).fence > lease.fence
     with pytest.raises(fencelock.LeaseLost) as caught:
         lease.check()

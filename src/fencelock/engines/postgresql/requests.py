@@ -22,7 +22,7 @@ class Statement(NamedTuple):
 Request = tuple[Statement, tuple[str, ...]]
 """A statement with its values. A plain tuple, because each request makes a new one."""
 
-_YES_OR_NO = ("evict", "leave", "take_out", "remember", "end")
+_YES_OR_NO = ("evict", "leave", "leave_marked", "take_out", "remember", "end")
 """The functions that return a boolean: the answer is 1 or 0."""
 
 
@@ -61,6 +61,23 @@ class RowRequests(_Requests, requests.RowRequests):
 
     def renew(self, tickets: Sequence[Ticket]) -> Request:
         return self._call("renew", *_names_and_ids(tickets), _ttls(tickets))
+
+    def enter_marked(self, ticket: Ticket) -> Request:
+        """Join a queue. This session keeps the marker of a ticket that has to wait."""
+        owner = ticket.owner.pack()
+        return self._call("enter_marked", ticket.name, ticket.id, to_us(ticket.ttl), owner)
+
+    def wait_marked(self, ticket: Ticket, seconds: float) -> Request:
+        """The answer is the standing if the ticket was admitted, else "wait" or "look"."""
+        return self._call("wait_marked", ticket.name, ticket.id, max(1, int(seconds * 1000)))
+
+    def leave_marked(self, ticket: Ticket, departure: Departure) -> Request:
+        """As `leave`, in the session that has the ticket's marker."""
+        return self._call("leave_marked", ticket.name, ticket.id, departure)
+
+    def unmark(self) -> Request:
+        """Give up the marker that this session has."""
+        return self._call("unmark")
 
     def admitted(self, tickets: Sequence[Ticket]) -> Request:
         """The answer has a line "ID STANDING" for each ticket that was admitted."""

@@ -7,7 +7,18 @@ from importlib.resources import files
 SCHEMA = "fencelock"
 """The schema of the tables and functions, unless the URL names another."""
 
-_PARTS = ("tables", "queue", "sweep", "enter", "renew", "leave", "notes", "inspect", "sessions")
+_PARTS = (
+    "tables",
+    "queue",
+    "sweep",
+    "enter",
+    "renew",
+    "leave",
+    "markers",
+    "notes",
+    "inspect",
+    "sessions",
+)
 
 _BEFORE = """\
 -- Fencelock's tables and functions, version 2. You can run this again at any time: locks that are held

@@ -54,11 +54,18 @@ class RowRequests(Requests):
     """The requests of the engine over lease rows."""
 
     def enter(self, ticket: Ticket, channel: str, if_free: bool) -> Request:
-        owner = ticket.owner.pack()
-        plain = (ticket.name, ticket.id, to_us(ticket.ttl), channel, owner, if_free)
-        if not ticket.share.group and not ticket.floor:
-            return self._call("enter", *plain)
+        if ticket.share.group or ticket.floor:
+            return self.join(ticket, channel, if_free)
+        return self._call("enter", *self._plain(ticket, channel, if_free))
+
+    def join(self, ticket: Ticket, channel: str, if_free: bool) -> Request:
+        """The same for any ticket. It is cheaper for one that is in the queue already."""
+        plain = self._plain(ticket, channel, if_free)
         return self._call("join", *plain, ticket.floor + 1, *ticket.share)
+
+    def _plain(self, ticket: Ticket, channel: str, if_free: bool) -> tuple[str | int, ...]:
+        owner = ticket.owner.pack()
+        return ticket.name, ticket.id, to_us(ticket.ttl), channel, owner, if_free
 
     def leave(self, ticket: Ticket, departure: Departure) -> Request:
         function = "take_out" if ticket.share.group else "leave"

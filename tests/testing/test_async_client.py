@@ -9,7 +9,7 @@ import pytest
 
 import fencelock
 from fencelock import LeaseState, testing
-from tests.waiting import soon, within
+from tests.waiting import PATIENCE, soon, within
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def test_an_expired_lease_cancels_its_body(client: testing.AsyncClient) ->
         async with client.lock("x", on_lost="cancel") as lease:
             waiting.append(await waiter(client))
             client.expire(lease)
-            await asyncio.Event().wait()
+            await asyncio.sleep(PATIENCE)
 
     with pytest.raises(fencelock.LeaseLost):
         await work()

@@ -111,6 +111,10 @@ with client.lock("order:42", ttl=30) as lease:  # waits for its turn
 with client.lock("order:42", ttl=30, guard=guard) as lease:
     # Read, and do what is slow. Your write is refused if you are overtaken.
 """,
+    "lock without a guard here": """\
+with client.lock("order:42", ttl=30, guard=None) as lease:
+    # Read, and do what is slow.
+""",
     "election": """\
 with client.election("writer", "10.0.0.7:8080", ttl=15) as lease:
     # Elected: write until lease.lost is set.
@@ -167,6 +171,9 @@ def program(decision: Decision) -> str | None:
     )
     storage = _STORAGE.get(engine, _OTHER_STORAGE)
     prepared = _PREPARED.get(guard, "").replace("{storage}", storage)
-    kind = "election" if decision.step == "election" else "lock"
-    opening = _OPENINGS[f"guarded {kind}" if guard in _PREPARED else kind]
-    return f"{imports}\n\n{client}{prepared}\n{opening}{_WRITTEN[guard]}"
+    opening = "election" if decision.step == "election" else "lock"
+    if guard in _PREPARED:
+        opening = f"guarded {opening}"
+    elif decision.step == "correctness":
+        opening = "lock without a guard here"  # or the client would warn
+    return f"{imports}\n\n{client}{prepared}\n{_OPENINGS[opening]}{_WRITTEN[guard]}"

@@ -310,8 +310,10 @@ class Context:
 
     def let_go(self, claim: Claim) -> None:
         """Renew a lease no more, and leave its ticket as it is: another process goes on with it."""
-        # This order, because the keeper takes out the tickets of claims that have ended halfway.
-        self.forget(claim)
+        # First, because the keeper takes out the tickets of claims that have ended halfway. Not if it was
+        # never held: another claim of this context may have the same ticket.
+        if claim.was_held:
+            self.forget(claim)
         with self._mutex:
             claim.ended(DETACHED)
         _observe_end(claim)

@@ -160,14 +160,12 @@ def test_the_table_of_promises_is_what_the_engines_declare() -> None:
         assert traits.guarantee == promise, url
         assert condition or not traits.condition, f"say what the promise of {url} rests on"
     schemes = {url.partition("://")[0] for url, _, _ in rows}
-    with_tls = (
-        "rediss",
-        "redlocks",
-        "etcds",
-        "zookeepers",
-        "http",
-    )  # and http promises nothing itself
-    assert schemes == {scheme for scheme in registry._BUILT_IN if not scheme.startswith(with_tls)}
+    others = (
+        *("rediss", "redlocks", "etcds", "zookeepers"),  # the same with TLS
+        "redis+unix",  # the same by another way
+        "http",  # promises nothing itself
+    )
+    assert schemes == {scheme for scheme in registry._BUILT_IN if not scheme.startswith(others)}
 
 
 def _readme() -> str:

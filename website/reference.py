@@ -133,7 +133,7 @@ def _class(name: str, cls: type, about: Mapping[str, str]) -> Iterator[str]:
         if method in ENTERING:
             yield f'<span id="{name}.{method}"></span>It works in a block: `{ENTERING[method]} …:`.'
         elif not method.startswith("__"):
-            yield f"### {method} {{ #{name}.{method} }}"
+            yield f"### {name}.{method} {{ #{name}.{method} }}"
             yield _code(line)
             yield _prose(inspect.getdoc(inspect.getattr_static(cls, method)))
 
@@ -188,7 +188,10 @@ def _prose(docstring: str | None) -> str:
 
 
 def _code(text: str, language: str = "python") -> str:
-    return f"```{language}\n{text}\n```"
+    # Two things in signatures are no news for a caller: that the default is a private object, and that
+    # words of other libraries are caught.
+    shown = re.sub(r" \| _Default|,?\s+\*\*habits: Never", "", text)
+    return f"```{language}\n{shown}\n```"
 
 
 def _linked(text: str, page: str, anchors: Mapping[str, str]) -> str:

@@ -46,7 +46,9 @@ def test_all_are_fencelock_errors(error: FencelockError) -> None:
 
 def test_every_public_error_is_here() -> None:
     public = (getattr(fencelock, name) for name in fencelock.__all__)
-    errors = {each for each in public if isinstance(each, type) and issubclass(each, Exception)}
+    errors = {
+        each for each in public if isinstance(each, type) and issubclass(each, FencelockError)
+    }
     assert errors == {type(error) for error in [*ALL, STALE]}
 
 

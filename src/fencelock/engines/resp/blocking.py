@@ -299,6 +299,9 @@ class BlockingNode(Node):
         with self._connecting():
             sock = self._open(timeout)
             try:
+                if not self.is_socket:
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 if self.login.tls is not None:
                     sock = self.login.tls.wrap_socket(sock, server_hostname=self.host)
                 link = BlockingLink(sock)
@@ -311,18 +314,15 @@ class BlockingNode(Node):
         return link
 
     def _open(self, timeout: float) -> socket.socket:
-        if self.is_socket:
-            sock = socket.socket(socket.AF_UNIX)
-            try:
-                sock.settimeout(timeout)
-                sock.connect(self.host)
-            except BaseException:
-                sock.close()
-                raise
-            return sock
-        sock = socket.create_connection((self.host, self.port), timeout=timeout)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if not self.is_socket:
+            return socket.create_connection((self.host, self.port), timeout=timeout)
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.settimeout(timeout)
+            sock.connect(self.host)
+        except BaseException:
+            sock.close()
+            raise
         return sock
 
     def _drop_idle(self) -> None:

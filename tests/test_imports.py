@@ -61,6 +61,7 @@ def test_the_command_brings_the_one_engine_that_it_uses(words: list[str], tmp_pa
     assert engines(modules) == {"sqlite"}
     assert modules & DRIVERS == {"apsw"}
     assert modules & {"rich", "fencelock.cli.demo.runner", "fencelock.cli.top.loop"} == set()
+    assert modules & {"fencelock.cli.torture", "fencelock.cli.bench.command"} == set()
 
 
 _LACKING = """

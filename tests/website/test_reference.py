@@ -42,7 +42,10 @@ def test_every_command_and_option_is_there(site: Path) -> None:
             names = [name for name in option.opts if name.startswith("-")]
             assert all(name in text for name in names), (path, names)
         if isinstance(command, click.Group):
-            for name, below in command.commands.items():
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
                 look(below, f"{path}-{name}")
 
     look(cli, "fencelock")

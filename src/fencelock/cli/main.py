@@ -4,33 +4,55 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 import click
 
 import fencelock
 from fencelock.cli import exits
-from fencelock.cli.bench.command import bench
-from fencelock.cli.break_ import break_
-from fencelock.cli.choose.command import choose
-from fencelock.cli.demo.command import demo
-from fencelock.cli.doctor import doctor
-from fencelock.cli.lease import acquire, release, renew
-from fencelock.cli.listing import ls, show
 from fencelock.cli.messages import say, start_log
-from fencelock.cli.migrate import migrate
 from fencelock.cli.options import url_option
-from fencelock.cli.plan.command import plan
-from fencelock.cli.run import run
-from fencelock.cli.schema import schema
-from fencelock.cli.serve import serve
-from fencelock.cli.token import token
-from fencelock.cli.top.command import top
-from fencelock.cli.torture import torture
 from fencelock.core.errors import FencelockError
+
+_COMMANDS = {
+    "acquire": "lease",
+    "bench": "bench.command",
+    "break": "break_:break_",
+    "choose": "choose.command",
+    "demo": "demo.command",
+    "doctor": "doctor",
+    "ls": "listing",
+    "migrate": "migrate",
+    "plan": "plan.command",
+    "release": "lease",
+    "renew": "lease",
+    "run": "run",
+    "schema": "schema",
+    "serve": "serve",
+    "show": "listing",
+    "token": "token",
+    "top": "top.command",
+    "torture": "torture",
+}
+"""The module of each command. It is imported when the command is used: a script calls only one of them."""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, function = _COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(f"fencelock.cli.{module}"), function or cmd_name)
+        assert isinstance(command, click.Command)
+        return command
 
 
 @click.group(
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Examples:
@@ -46,13 +68,6 @@ def cli(url: str | None) -> None:
     Exit code 64 means that the command line is wrong, 69 that the engine can't be reached or can't do
     what was asked. `fencelock run --help` lists more exit codes.
     """
-
-
-for command in (
-    *(run, acquire, renew, release, ls, show, top, break_, schema, migrate, bench),
-    *(choose, doctor, plan, torture, serve, token, demo),
-):
-    cli.add_command(command)
 
 
 def main() -> NoReturn:

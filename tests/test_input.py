@@ -159,10 +159,9 @@ def test_engines_that_can_give_correctness(tmp_path: Path) -> None:
 
 
 def test_every_engine_declares_its_traits() -> None:
+    places = {"redis+unix": "/a", "redlock": "a,b,c", "redlocks": "a,b,c", "sqlite": "/a"}
     for scheme in registry.schemes():
-        where = {"sqlite": "/locks.db", "redlock": "a,b,c", "redlocks": "a,b,c"}.get(
-            scheme, "localhost"
-        )
+        where = places.get(scheme, "localhost")
         group = "/group" if scheme.endswith("sentinel") else ""
         traits = fencelock.Client(f"{scheme}://{where}{group}").traits
         assert traits.guarantee in ("efficiency", "correctness")

@@ -28,7 +28,7 @@ UV = ROOT / ".tools" / "bin" / "uv"
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OBSERVING = {"otel", "prometheus"}
 EXTRAS = {extra for _, _, extra in _BUILT_IN.values() if extra}
-PLACES = {"sqlite": "/a", "redlock": "a,b,c", "redlocks": "a,b,c"}
+PLACES = {"sqlite": "/a", "redis+unix": "/a", "redlock": "a,b,c", "redlocks": "a,b,c"}
 PLACES |= {"redis+sentinel": "a/b", "rediss+sentinel": "a/b"}
 URLS = [f"{scheme}://{PLACES.get(scheme, 'a')}" for scheme in _BUILT_IN]
 

@@ -181,7 +181,7 @@ async def test_tls_where_there_is_none_and_the_reverse(
     ("url", "complaint"),
     [
         ("zookeeper://localhost?sesion=5", "unknown option 'sesion'"),
-        ("zookeeper://localhost?session=soon", "must be a number of seconds"),
+        ("zookeeper://localhost?session=soon", "must be more than 0 seconds"),
         ("zookeeper://localhost?ca=x", "unknown option 'ca'"),
         ("zookeepers://localhost?ca=/nowhere", "can't read the certificate files"),
         ("zookeepers://localhost?verify=perhaps", "must be yes or no"),

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 import fencelock
+from fencelock.core.ticket import Departure, Owner, Place, Ticket
 from fencelock.engines.postgresql import markers
+from fencelock.primitives.waiting import new_id
 from tests.child import Child
 from tests.conformance.cells import Cell, OpenCell, act, queued
 from tests.engines.postgresql.server_state import busy, connections, listening
@@ -98,10 +100,8 @@ async def test_the_connection_with_the_marker_is_cut(
 ) -> None:
     """The lease is not the connection's: its holder goes on, and the waiter behind it waits otherwise."""
     turn = await crowd.proceed()
-    ((pid,),) = server.execute(
-        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND pid NOT IN "
-        "(SELECT pid FROM pg_stat_activity WHERE query LIKE '%%wait_marked%%' AND state <> 'idle')"
-    )
+    (its,) = crowd.first._context.engine._markers._marked.values()
+    pid = its.wire._conn.backend_pid
     server.execute("SELECT pg_terminate_backend(%s, 5000)", pid)
     await soon(lambda: len(listening(server)) == 2, "the second waiter to listen")
     turn.check()
@@ -189,3 +189,18 @@ async def test_the_network_of_the_waiter_is_cut(
         turn = await crowd.proceed()
         await cell.run(turn.release)
         assert (await within(crowd.next)).fence > turn.fence
+
+
+async def test_a_dead_connection_has_the_marker(cell: Cell, server: PostgresqlServer) -> None:
+    """The server does not know yet that it is dead. To join again does not wait for it: that would keep the
+    name's row locked. Nor does to leave."""
+    client = cell.client()
+    lease = await cell.run(client.lock(cell.name).acquire)
+    ticket = Ticket(cell.name, new_id(), 30.0, Owner("host", 1))
+    with server.connect() as dead:
+        dead.execute("SELECT pg_advisory_lock(fencelock.v2_marker(%s))", (ticket.id,))
+        its = client._context.engine._markers
+        standing = await act(cell, its.enter(ticket, 60))
+        assert standing.place is Place.WAITING
+        assert await act(cell, its.leave(ticket, Departure.WITHDRAWN, 60))
+    await cell.run(lease.release)

@@ -7,7 +7,9 @@ CREATE OR REPLACE FUNCTION fencelock.v2_marker(its_id text) RETURNS bigint LANGU
     SELECT hashtextextended(its_id, 0)
 $$;
 
--- Join a queue. A ticket that has to wait gets its marker before any other session can see the ticket.
+-- Join a queue. A ticket that has to wait gets its marker before any other session can see the ticket. It goes
+-- without, if a session of a connection that its client has lost still has the marker: this transaction has locked
+-- the name's row, so it waits for nobody.
 -- Arguments: as in v2_enter.
 CREATE OR REPLACE FUNCTION fencelock.v2_enter_marked(
     its_name text, its_id text, ttl_us bigint, its_owner text
@@ -16,7 +18,7 @@ DECLARE
     standing text := fencelock.v2_enter(its_name, its_id, ttl_us, '', its_owner, false);
 BEGIN
     IF standing LIKE '1 %' THEN
-        PERFORM pg_advisory_lock(fencelock.v2_marker(its_id));
+        PERFORM pg_try_advisory_lock(fencelock.v2_marker(its_id));
     END IF;
     RETURN standing;
 END $$;
@@ -56,7 +58,7 @@ CREATE OR REPLACE FUNCTION fencelock.v2_leave_marked(
     its_name text, its_id text, departure int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock(fencelock.v2_marker(its_id)), pg_advisory_unlock_all();
+    PERFORM pg_try_advisory_xact_lock(fencelock.v2_marker(its_id)), pg_advisory_unlock_all();
     RETURN fencelock.v2_leave(its_name, its_id, departure);
 END $$;
 

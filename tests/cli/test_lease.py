@@ -105,15 +105,29 @@ def test_a_shell_script_from_beginning_to_end(sqlite_cli: Cli, tmp_path: Path) -
 def test_what_cannot_be_told_is_not_held(sqlite_cli: Cli, tmp_path: Path) -> None:
     """Nobody could release it."""
     command_in(sqlite_cli, tmp_path)
-    ended = in_a_shell(sqlite_cli, "fencelock acquire x --ttl 5m > /dev/full")
-    assert ended.returncode == 69
-    assert "so it was released" in ended.stderr
+    for stdout in ("> /dev/full", ">&-"):
+        ended = in_a_shell(sqlite_cli, f"fencelock acquire x --ttl 5m {stdout}")
+        assert ended.returncode == 69
+        assert "so it was released" in ended.stderr
     folder = tmp_path / "a folder"
     folder.mkdir()
     ended = sqlite_cli("acquire", "x", "--ttl", "5m", "--id-file", str(folder))
     assert ended.returncode == 64
     assert "can't write" in ended.stderr
     assert sqlite_cli("show", "-q", "x").returncode == 1
+
+
+def test_what_cannot_be_printed_is_renewed_all_the_same(sqlite_cli: Cli, tmp_path: Path) -> None:
+    """The script still has the id, and goes on."""
+    command_in(sqlite_cli, tmp_path)
+    script = """
+    fencelock acquire x --ttl 5m --id-file id > /dev/null
+    fencelock renew x --ttl 10m --id-file id --json > /dev/full
+    fencelock release x --id-file id && echo released
+    """
+    ended = in_a_shell(sqlite_cli, f"cd {shlex.quote(str(tmp_path))}\n{script}")
+    assert ended.stdout == "released\n"
+    assert "the lease is renewed, but can't be printed" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -133,7 +147,10 @@ def test_what_is_wrong_with_the_command_line(sqlite_cli: Cli, words: list[str], 
     assert says in ended.stderr
 
 
-def test_what_is_no_id(sqlite_cli: Cli) -> None:
+def test_what_is_no_id(sqlite_cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"\x93\xff")
+    ended = sqlite_cli("release", "x", "--id-file", str(tmp_path / "picture"))
+    assert (ended.returncode, "an id has 32 digits" in ended.stderr) == (64, True)
     ended = sqlite_cli("release", "x", FENCELOCK_ID="secret")
     assert ended.returncode == 64
     assert "an id has 32 digits" in ended.stderr

@@ -124,8 +124,7 @@ def acquire(
             if id_file is not None:
                 _write(id_file, lease.id)
             try:
-                click.echo(_facts(lease, secret=id_file is None, as_json=as_json))
-                sys.stdout.flush()
+                _print(_facts(lease, secret=id_file is None, as_json=as_json))
             except OSError as error:
                 raise FencelockError(
                     f"can't print the lease, so it was released: {error}"
@@ -162,9 +161,15 @@ def renew(
     """
     with exits.exit_on_signals(), open_client(url) as client:
         lease = _attached(context, client, name, id_file, ttl=ttl)
+        facts = _facts(lease, secret=False, as_json=True)
+        lease.detach()  # before anything else can fail: a client that closes releases what it holds
         if as_json:
-            click.echo(_facts(lease, secret=False, as_json=True))
-        lease.detach()
+            try:
+                _print(facts)
+            except OSError as error:
+                raise FencelockError(
+                    f"the lease is renewed, but can't be printed: {error}"
+                ) from None
 
 
 @click.command(
@@ -209,7 +214,7 @@ def _id(context: click.Context, id_file: Path | None) -> str:
             )
         return id.strip()
     try:
-        with click.open_file(str(id_file)) as file:
+        with click.open_file(str(id_file), errors="replace") as file:
             return str(file.read(1000)).strip()
     except OSError as error:
         raise click.UsageError(f"can't read {str(id_file)!r}: {error.strerror}.", context) from None
@@ -233,6 +238,14 @@ def _write(path: Path, id: str) -> None:
 def _require_portable(client: Client) -> None:
     if not client.traits.portable:
         raise Unsupported(f"{NOT_PORTABLE}; or `fencelock run`")
+
+
+def _print(text: str) -> None:
+    """Print it at once. `OSError` if that can't be done."""
+    if sys.stdout is None:  # it was closed when this program started
+        raise OSError("stdout is closed")
+    click.echo(text)
+    sys.stdout.flush()
 
 
 def _facts(lease: Lease, *, secret: bool, as_json: bool) -> str:

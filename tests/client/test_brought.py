@@ -152,6 +152,19 @@ def test_sqlalchemy_on_postgresql(shared_postgresql: PostgresqlServer) -> None:
     rotating.dispose()
 
 
+def test_sqlalchemy_and_the_environment_of_libpq(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it we would ask another server."""
+    empty = sqlalchemy.create_engine("postgresql+psycopg://")
+    whole = sqlalchemy.create_engine("postgresql+psycopg://me@h:1/app")
+    for key, value in {"HOST": "db", "PORT": "7", "USER": "ann", "DATABASE": "shop"}.items():
+        monkeypatch.setenv(f"PG{key}", value)
+    assert str(url_of_sqlalchemy(empty)) == "postgresql://ann@db:7/shop"
+    assert str(url_of_sqlalchemy(whole)) == "postgresql://me@h:1/app"
+    monkeypatch.setenv("PGSERVICE", "shop")
+    with pytest.raises(fencelock.Unsupported, match="service file"):
+        url_of_sqlalchemy(empty)
+
+
 def test_sqlalchemy_on_mysql(shared_mysql: MysqlServer) -> None:
     server = shared_mysql
     url = sqlalchemy.make_url(server.url.replace("mysql:", "mysql+pymysql:"))

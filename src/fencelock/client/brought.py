@@ -6,6 +6,7 @@ way. What it can't take over is refused: it may be what makes the server trust t
 
 from __future__ import annotations
 
+import os
 import ssl
 import sys
 import threading
@@ -132,6 +133,7 @@ _PG_LEFT = (
     *("autocommit", "prepare_threshold", "row_factory", "cursor_factory", "passfile", "service"),
 )
 """Arguments that don't say which server it is and who we are."""
+_PG_ENVIRONMENT = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "database": "PGDATABASE"}
 
 _MY_LEFT = (
     *(
@@ -164,7 +166,7 @@ def url_of_sqlalchemy(engine: Any) -> Url:
     args, given = _connect_args(engine)
     kind = engine.dialect.name
     if kind == "postgresql":
-        return _postgresql(given)
+        return _postgresql({**_from_environment(given), **given})
     if kind in ("mysql", "mariadb"):
         return _mysql(given)
     if kind == "sqlite":
@@ -198,6 +200,16 @@ def _connect_args(engine: Any) -> tuple[list[Any], dict[str, Any]]:
     raise Unsupported(
         "this engine connects in a way of its own (creator=…): give Fencelock a URL instead"
     )
+
+
+def _from_environment(given: Given) -> dict[str, str]:
+    """What a driver of PostgreSQL takes from its environment, unless its arguments say it."""
+    if given.get("service") or os.environ.get("PGSERVICE"):
+        raise Unsupported(
+            "this engine's server is named in a service file of PostgreSQL: give Fencelock a URL instead"
+        )
+    found = {key: os.environ.get(variable) for key, variable in _PG_ENVIRONMENT.items()}
+    return {key: value for key, value in found.items() if value}
 
 
 def _postgresql(given: Given) -> Url:

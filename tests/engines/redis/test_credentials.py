@@ -130,7 +130,7 @@ async def _later() -> str:
 @pytest.mark.parametrize(
     ("credentials", "message"),
     [
-        (_fails, "the credentials can't be had: OSError"),
+        (_fails, "the credentials can't be had: OSError: look at the provider"),
         (lambda: 3, "the credentials must be a password, or a pair of user and password, not int"),
         (
             lambda: ("a", "b", SECRET),

@@ -31,6 +31,7 @@ _ADVICE = {
 }
 # Other errors, by a part of their message.
 _HINTS = {
+    "the credentials ": "look at the provider, which the program gave to its client",
     "DB index": "the server has fewer databases: use a lower number in the URL, or none",
     "max number of clients": "raise maxclients, or share one Client per process",
     "unknown command": "Fencelock needs HELLO, SUBSCRIBE, EVAL and SCRIPT, as Redis 7 has them",

@@ -153,3 +153,18 @@ async def test_the_same_for_asyncio(async_lock_client: testing.AsyncClient) -> N
 def test_our_own_run_uses_it_too(once_per_run: object, tmp_path: Path) -> None:
     assert os.environ.get("PYTEST_CURRENT_TEST")
     assert callable(once_per_run)
+
+
+@pytest.mark.lock("first of two", "second of two")
+def test_a_lock_that_is_lost_keeps_no_other(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("fencelock.integrations.pytest._folder", lambda _: tmp_path)
+    locks = RunLocks(request.config)
+    locks.hold(request.node)
+    client = fencelock.Client(f"sqlite://{tmp_path}/fencelock.db")
+    client.break_lock("lock second of two")
+    with pytest.raises(fencelock.LeaseLost):
+        locks.release()
+    assert client.names() == []
+    locks.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
@@ -35,11 +36,9 @@ class RunLocks:
 
     def release(self) -> None:
         """Release the locks of the test. `LeaseLost` if other tests may have run beside it."""
-        try:
+        with ExitStack() as every:  # an error of one leaves out none
             while self._held:
-                self._held.pop().release()
-        finally:
-            self._held.clear()
+                every.callback(self._held.pop().release)
 
     def once(self, name: str, work: Callable[[], T]) -> T:
         """Do the work once in the whole run, and return its result everywhere."""

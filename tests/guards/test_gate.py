@@ -58,6 +58,12 @@ def test_what_is_no_fence(wrong: Any) -> None:
         Gate().check(wrong)
 
 
+@pytest.mark.parametrize("wrong", [("scheduler",), ["scheduler", 7], "scheduler", None])
+def test_what_is_no_lease(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="a lease, a term, or a tuple of name, fence"):
+        Gate().check(wrong)
+
+
 def test_leases_and_terms() -> None:
     gate = Gate()
     with fencelock.Client("memory://") as client:

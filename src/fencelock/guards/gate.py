@@ -83,11 +83,17 @@ class AsyncGate(Gate):
 
 def _read(lease: Stamp) -> tuple[str, int, str]:
     """The name, the fence, and the holder if it is known."""
-    if isinstance(lease, tuple) and not isinstance(lease, RemoteLease):
-        name, fence, *rest = lease
-        holder = holder_of_id(str(rest[0])) if rest and rest[0] else ""
-    else:
-        name, fence, holder = lease.name, lease.fence, holder_of(lease)
+    try:
+        if isinstance(lease, tuple) and not isinstance(lease, RemoteLease):
+            name, fence, *rest = lease
+            holder = holder_of_id(str(rest[0])) if rest and rest[0] else ""
+        else:
+            name, fence, holder = lease.name, lease.fence, holder_of(lease)
+    except (AttributeError, ValueError):
+        raise TypeError(
+            "a gate takes a lease, a term, or a tuple of name, fence and, if it is known, id, "
+            f"not {type(lease).__name__}"
+        ) from None
     if type(fence) is not int or not isinstance(name, str):
         raise TypeError(f"a gate compares a name and a whole number, not {name!r} and {fence!r}")
     return name, fence, holder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import threading
@@ -15,7 +16,10 @@ import pytest
 
 import fencelock
 from fencelock.engines.sqlite import connect, operations
+from fencelock.engines.sqlite.lock_file import LockFile
+from fencelock.engines.sqlite.named_pipes import Pipes
 from fencelock.engines.sqlite.statements import SQL
+from fencelock.io import clock
 from tests.engines.sqlite.elsewhere import in_namespace
 from tests.waiting import eventually
 
@@ -111,6 +115,22 @@ def test_a_busy_file_is_reported_in_time(path: Path, client: fencelock.Client) -
     hog.close()
     assert client.lock("y").acquire(timeout=5)
     lease.release()
+
+
+def test_a_short_wait_for_the_file_does_not_sleep(path: Path) -> None:
+    file = LockFile(str(path), Pipes(str(path)))
+    file._deadline = clock.now() + 60
+
+    def sleeps(tries: int) -> int:
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        assert file._wait_for_file(tries)
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before
+
+    # The least of several, because a thread of pytest's own may hold the GIL.
+    assert min(sleeps(tries=0) for _ in range(10)) == 0
+    assert min(sleeps(tries=100) for _ in range(10)) == 1
+    file._deadline = clock.now()
+    assert not file._wait_for_file(0)
 
 
 def test_killed_in_the_middle_of_a_transaction(path: Path, client: fencelock.Client) -> None:

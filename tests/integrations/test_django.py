@@ -168,7 +168,11 @@ def of_django(url: str) -> dict[str, Any]:
 
 
 def test_migrate_waits_for_its_turn(project: Path) -> None:
-    with fencelock.Client(f"sqlite:///{project}/locks.db", label="another pod") as locks:
+    with (project / "settings.py").open("a") as settings:
+        settings.write("from datetime import timedelta\n")
+        settings.write("FENCELOCK |= {'NAMESPACE': 'shop', 'TTL': timedelta(seconds=30)}\n")
+    url = f"sqlite:///{project}/locks.db"
+    with fencelock.Client(url, namespace="shop", label="another pod") as locks:
         lease = locks.lock("migrate").acquire()
         with run(
             project, "manage.py", "locked", "migrate", "--", "migrate", "fencelock"

@@ -8,7 +8,16 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from fencelock.core.durations import check_ttl
+from fencelock.core.url import Url
 from fencelock.integrations.django import options
+
+
+def _within(namespace: str | None, url: str) -> str:
+    """The URL with the namespace of the project's client: its locks have the same names then."""
+    if namespace is None or Url.parse(url).namespace is not None:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}namespace={namespace}"
 
 
 class Command(BaseCommand):  # type: ignore[misc]  # Django ships no types
@@ -35,7 +44,7 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django ships no types
                 "locked: the settings name several engines; say which one with --url, or set FENCELOCK_URL"
             )
         if given.get("ttl") is not None:
-            ours = ["--ttl", str(given["ttl"]), *ours]
+            ours = ["--ttl", str(check_ttl(given["ttl"])), *ours]
         if command:
             ours = ["--label", command[0], *ours]
             command = ["--", sys.executable, manage, *command]
@@ -43,10 +52,8 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django ships no types
         os.execve(
             sys.executable,
             [sys.executable, "-m", "fencelock", "run", *ours, *command],
-            {
-                **os.environ,
-                "FENCELOCK_URL": given["url"],
-            },  # not an argument: it may have a password
+            # Not an argument: it may have a password.
+            {**os.environ, "FENCELOCK_URL": _within(given.get("namespace"), given["url"])},
         )
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -204,3 +204,18 @@ async def test_a_dead_connection_has_the_marker(cell: Cell, server: PostgresqlSe
         assert standing.place is Place.WAITING
         assert await act(cell, its.leave(ticket, Departure.WITHDRAWN, 60))
     await cell.run(lease.release)
+
+
+async def test_a_slow_queue_listens_again(
+    cell: Cell, server: PostgresqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A waiter that only asked again and again would wait, too, but at what price."""
+    monkeypatch.setattr(markers, "_KEEP", 0.0)
+    holder, waiter = cell.client(), cell.client()
+    lease = await cell.run(holder.lock(cell.name).acquire)
+    turn = cell.actor().start(waiter.lock(cell.name).acquire)
+    (before,) = await soon(lambda: listening(server), "the waiter to listen")
+    server.execute("SELECT pg_terminate_backend(%s, 5000)", before)
+    await soon(lambda: listening(server) not in ([], [before]), "another listener")
+    await cell.run(lease.release)
+    await within(turn)

@@ -50,7 +50,9 @@ class RowsEngine(SqlEngine[W]):
         try:
             # A ticket that may have to wait joins only if a wake-up can reach it.
             standing = await self._enter(ticket, if_free or not listens, timeout)
-            if not listens and standing.place in (Place.WAITING, Place.REFUSED) and not if_free:
+            # A ticket that looks again waits already, also with `if_free`.
+            waits = standing.place is Place.WAITING
+            if not listens and (waits or (standing.place is Place.REFUSED and not if_free)):
                 await listener.start(deadline - self._io.now())
                 listener.subscribe(ticket)
                 standing = await self._enter(ticket, if_free, deadline - self._io.now())

@@ -156,7 +156,8 @@ FORKING = {
         print(child.exitcode)
     """,
     "os.fork, and an end with all exit handlers": """
-        import os
+        import os, warnings
+        warnings.filterwarnings("ignore", ".*multi-threaded, use of fork", DeprecationWarning)
         pid = os.fork()
         if not pid:
             use()

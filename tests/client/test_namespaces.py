@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -75,15 +76,16 @@ def test_a_guard_keeps_namespaces_apart() -> None:
     shop, bank = (
         fencelock.Client(f"memory://{uuid4().hex}", namespace=each) for each in ("shop", "bank")
     )
-    guard, accounts = SqlGuard(), sqlite3.connect(":memory:")
-    guard.create(accounts)
+    guard = SqlGuard()
     older = shop.lock("account:7").acquire()
     newer = bank.lock("account:7").acquire()
     assert older.fence < newer.fence
-    for lease in (newer, older):
-        with accounts:
-            guard.check(accounts, lease)
-        assert guard.newest(accounts, lease.name) == lease.fence
+    with closing(sqlite3.connect(":memory:")) as accounts:
+        guard.create(accounts)
+        for lease in (newer, older):
+            with accounts:
+                guard.check(accounts, lease)
+            assert guard.newest(accounts, lease.name) == lease.fence
 
 
 def test_the_rights_of_a_service_are_for_full_names(tmp_path: Path) -> None:

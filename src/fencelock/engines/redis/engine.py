@@ -249,7 +249,7 @@ class RedisEngine(Engine):
     async def _take(self, name: str, timeout: float, waiter: str = "") -> tuple[Node, Link, float]:
         """Find the node of a name and connect to it. Returns also the time that is left for a request."""
         started = self._io.now()
-        node = await self._topology.node(name, timeout)
+        node = self._only or await self._topology.node(name, timeout)
         try:
             link = await node.take(timeout, waiter)
         except RequestFailed:

@@ -121,13 +121,16 @@ class Node(ABC):
         """Say that nothing was applied if connecting fails."""
         try:
             yield
-        except OSError as error:  # also a TimeoutError
-            why = str(error) or type(error).__name__
-            if isinstance(error, TimeoutError):
-                why = "no answer to TLS" if self.login.tls else "no answer"
-            raise RequestFailed(f"can't connect to {self}: {why}", "not applied") from error
-        except RequestFailed as error:
-            raise RequestFailed(str(error), "not applied") from error
+        except (OSError, RequestFailed) as error:  # also a TimeoutError
+            raise self._not_connected(error) from error
+
+    def _not_connected(self, error: OSError | RequestFailed) -> RequestFailed:
+        if isinstance(error, RequestFailed):
+            return RequestFailed(str(error), "not applied")
+        why = str(error) or type(error).__name__
+        if isinstance(error, TimeoutError):
+            why = "no answer to TLS" if self.login.tls else "no answer"
+        return RequestFailed(f"can't connect to {self}: {why}", "not applied")
 
     def _connected(self, link: Link) -> None:
         """Note that a new link is ready, and warn if the server can lose locks."""

@@ -304,14 +304,17 @@ class MultiplexedNode(Node):
         attempt = self._attempt
         over: Reply[bool] = Reply(asyncio.get_running_loop())
         self._waiting.append(over)
-        # Each task that shared the attempt raises an error of its own.
-        with self._connecting():
+        try:
             # The attempt itself has a limit, and most tasks have more time than that: they need no timer.
             if not await (over if timeout >= _DEAD_AFTER else over.within(timeout, False)):
                 raise TimeoutError
             if attempt.cancelled():
                 raise RequestFailed("the client was closed", "not applied")
             return attempt.result()
+        except (OSError, RequestFailed) as error:
+            # Each task that shared the attempt raises an error of its own. `_connecting` would be a context
+            # manager for each of a thousand tasks.
+            raise self._not_connected(error) from error
 
     def _opened(self, task: asyncio.Task[MultiplexedLink]) -> None:
         self._attempt = None

@@ -28,8 +28,8 @@ WRITE = "BEGIN IMMEDIATE"
 READ = "BEGIN"
 ONE_STATEMENT = ""
 
-# Another process holds the write lock for some ten microseconds, and the shortest sleep takes five times as
-# long. So the first tries only let other processes run.
+# Another process holds the write lock for some ten microseconds, and the shortest sleep takes almost a
+# hundred. So the first tries only let other processes run.
 _YIELDS = 50
 
 # After that the pauses grow. In seconds.

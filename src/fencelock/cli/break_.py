@@ -123,4 +123,4 @@ def _told(seen: Inspection) -> str:
     holder, *others = seen.holders
     more = f" and {len(others)} more" if others else ""
     owner = f"{printable(str(holder.owner))}{more}"
-    return f"{seen.name!r} from {owner}, who has held it for {duration(holder.held_for)}"
+    return f"{seen.name!r} from {owner}, held for {duration(holder.held_for)}"

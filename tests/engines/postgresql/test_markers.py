@@ -79,14 +79,17 @@ async def test_the_next_waiter_needs_no_notification(
     assert marked(server) == 0
 
 
-async def test_the_waiter_in_between_gives_up(crowd: Crowd, cell: Cell) -> None:
-    """The one behind it finds another ticket ahead."""
-    impatient = cell.actor().start(lambda: crowd.first.lock(cell.name).acquire(timeout=0.3))
-    with pytest.raises(fencelock.LockTimeout):
-        await within(impatient)
-    turn = await crowd.proceed()
-    await cell.run(turn.release)
-    assert (await within(crowd.next)).fence > turn.fence
+async def test_the_waiter_in_between_gives_up(
+    crowd: Crowd, cell: Cell, server: PostgresqlServer
+) -> None:
+    """The waiter behind it finds the holder ahead, which has no marker, and listens."""
+    await cell.run(crowd.first.close)
+    with pytest.raises(fencelock.FencelockError):
+        await within(crowd.turn)
+    await soon(lambda: not waits(server) and listening(server), "the second waiter to listen")
+    assert not crowd.next.done()
+    await cell.run(crowd.lease.release)
+    assert (await within(crowd.next)).fence > crowd.lease.fence
 
 
 async def test_the_lock_is_broken(crowd: Crowd, cell: Cell) -> None:

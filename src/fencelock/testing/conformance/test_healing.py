@@ -74,7 +74,7 @@ class AsyncHesitant(Hesitant):
 
 
 async def test_somebody_is_there_first(cell: Cell, tmp_path: Path) -> None:
-    """It has to be given back before it is taken again, and those who wait come first."""
+    """It has to be given back before it is taken again, and the waiters come first."""
     cell.needs("accepts_floor")
     cell.needs("fifo")
     client, other = cell.client(), cell.client()

@@ -175,6 +175,6 @@ async def test_a_broken_lock_is_free_when_the_call_returns(cell: Cell) -> None:
         assert await cell.run(lambda: other.break_lock(cell.name))
         assert not (await cell.run(lambda: other.inspect(cell.name))).holders
         heir = await cell.run(other.lock(cell.name).try_acquire)
-        assert heir is not None, "whoever broke it may have it at once"
+        assert heir is not None, "the caller that broke it may have it at once"
         assert heir.fence > broken.fence
         await cell.run(heir.release)
